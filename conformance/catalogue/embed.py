@@ -1,0 +1,93 @@
+"""Turns groups.tsv and clauses/*.tsv into C++ tables; refuses data it does not understand.
+
+usage: embed.py groups.tsv clauses/a.tsv clauses/b.tsv ... > clauses.inc
+"""
+
+import os
+import sys
+
+HEADER = ["id", "level", "confidence", "layer", "dangerous", "statement", "source",
+          "how to test", "untested"]
+LEVELS = {"MUST": "kMust", "SHOULD": "kShould", "MAY": "kMay", "UNDEFINED": "kUndefined"}
+CONFIDENCES = {"H": "kHigh", "M": "kMedium", "L": "kLow"}
+LAYERS = {"lib": "kLib", "kernel": "kKernel", "device": "kDevice"}
+DANGEROUS = {"yes": "true", "no": "false"}
+
+
+def fail(path, line, message):
+    sys.exit("%s:%d: %s" % (path, line, message))
+
+
+def rows(path):
+    """Yields (line number, cells) of a file, header first."""
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            yield number, line.rstrip("\n").split("\t")
+
+
+def quoted(text):
+    """A C++ string literal. Octal escapes: a following digit can never join them."""
+    out = []
+    for byte in text.encode("utf-8"):
+        char = chr(byte)
+        if char in '"\\':
+            out.append("\\" + char)
+        elif 32 <= byte < 127:
+            out.append(char)
+        else:
+            out.append("\\%03o" % byte)
+    return '"' + "".join(out) + '"'
+
+
+def pick(table, value, path, line, what):
+    if value not in table:
+        fail(path, line, "%s is '%s', expected one of %s" % (what, value, ", ".join(table)))
+    return table[value]
+
+
+def clauses(path, group):
+    """Returns the initialisers of one group's file, checking ids and columns."""
+    out = []
+    for line, cells in rows(path):
+        if line == 1:
+            if cells != HEADER:
+                fail(path, line, "the header must be: " + " ".join(HEADER))
+            continue
+        if len(cells) != len(HEADER):
+            fail(path, line, "%d columns, expected %d" % (len(cells), len(HEADER)))
+        ident, level, confidence, layer, dangerous, statement, source, test, untested = cells
+        expected = "WR-%s-%03d" % (group, line - 1)
+        if ident != expected:
+            fail(path, line, "id is '%s', expected '%s'" % (ident, expected))
+        if not (statement and source and test and untested):
+            fail(path, line, "an empty cell ('-' means none)")
+        out.append("    {%s, %s, Level::%s, Confidence::%s, Layer::%s, %s,\n     %s,\n     %s,\n"
+                   "     %s,\n     %s},"
+                   % (quoted(ident), quoted(group), pick(LEVELS, level, path, line, "level"),
+                      pick(CONFIDENCES, confidence, path, line, "confidence"),
+                      pick(LAYERS, layer, path, line, "layer"),
+                      pick(DANGEROUS, dangerous, path, line, "dangerous"), quoted(statement),
+                      quoted(source), quoted(test), quoted("" if untested == "-" else untested)))
+    return out
+
+
+def main(groups_path, paths):
+    files = {os.path.splitext(os.path.basename(path))[0].upper(): path for path in paths}
+    groups, body = [], []
+    for line, cells in rows(groups_path):
+        if line == 1:
+            continue
+        if len(cells) != 7:
+            fail(groups_path, line, "%d columns, expected 7" % len(cells))
+        if cells[0] not in files:
+            fail(groups_path, line, "no file clauses/%s.tsv" % cells[0].lower())
+        groups.append("    {%s, %s, %s}," % (quoted(cells[0]), quoted(cells[1]), ", ".join(cells[2:])))
+        body += clauses(files.pop(cells[0]), cells[0])
+    if files:
+        fail(groups_path, 1, "no line for the groups of " + ", ".join(sorted(files.values())))
+    print("constexpr Clause kClauses[] = {\n%s\n};\n" % "\n".join(body))
+    print("constexpr Group kGroups[] = {\n%s\n};" % "\n".join(groups))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
