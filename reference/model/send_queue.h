@@ -1,0 +1,250 @@
+// The send queue: region (start .. complete/abort), builders, setters, and the ring of slots.
+//
+// Requests are built in place in the ring's free slots and published by Complete() alone, so that
+// an aborted or failed region leaves no trace (WR-ATOM-001, -002; WR-CAP-006). All storage of a
+// slot (SGEs, inline bytes, TSO header) is allocated with the ring: posting allocates nothing.
+//
+// The caller's mistakes that the specification leaves undefined are reported as a Lint with their
+// clause and make Complete() fail with EINVAL; none of them is undefined here.
+#ifndef QPEXAM_REFERENCE_MODEL_SEND_QUEUE_H_
+#define QPEXAM_REFERENCE_MODEL_SEND_QUEUE_H_
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "reference/model/faults.h"
+#include "reference/model/ops.h"
+#include "reference/model/region_lock.h"
+#include "reference/model/request.h"
+#include "reference/model/types.h"
+
+namespace qpexam::model {
+
+class Qp;
+
+// Who holds the ring's requests: the model (the reference: slots are freed by polling, WR-CAP-004)
+// or a hosted provider's own ring (the model's copy grows as needed, freed by execution).
+enum class QueueKeeper : uint8_t { kModel, kProvider };
+enum class RegionLocking : uint8_t { kLocked, kThreadDomain };
+
+class SendQueue {
+ public:
+  struct Shape {
+    uint32_t max_wr = 0, max_sge = 0, max_inline = 0;
+    uint16_t max_tso_header = 0;
+    uint64_t send_ops = 0;  // builders that were asked for
+    QpType type{};
+    QueueKeeper keeper = QueueKeeper::kModel;
+    RegionLocking locking = RegionLocking::kLocked;
+  };
+  SendQueue(Qp* qp, const Shape& shape);
+  ~SendQueue();
+  SendQueue(const SendQueue&) = delete;
+  SendQueue& operator=(const SendQueue&) = delete;
+
+  const Shape& shape() const { return shape_; }
+
+  // --- The region -------------------------------------------------------------------------------
+  void Start() {
+    if (__builtin_expect(shape_.locking == RegionLocking::kThreadDomain || lock_.HeldByMe(), 0)) {
+      if (!StartSlow()) return;
+    } else {
+      lock_.Lock();
+    }
+    staged_ = 0;
+    error_ = 0;
+    need_ = 0;
+  }
+  // Publishes the region's requests and starts them; or returns the first error of the region and
+  // forgets all of it (WR-ATOM-002, -005).
+  int Complete();
+  void Abort();
+
+  // --- Builders: wr_id and flags are the QP's members as they read at the call (WR-SAMPLE-001) ---
+  void RdmaWrite(WrId id, uint32_t flags, Rkey rkey, RemoteAddr addr) {
+    if (SendRequest* r = Begin(Operation::kRdmaWrite, id, flags)) Remote(r, rkey, addr);
+  }
+  void RdmaWriteImm(WrId id, uint32_t flags, Rkey rkey, RemoteAddr addr, __be32 imm) {
+    if (SendRequest* r = Begin(Operation::kRdmaWriteWithImm, id, flags)) {
+      Remote(r, rkey, addr);
+      r->imm = imm;
+    }
+  }
+  void RdmaRead(WrId id, uint32_t flags, Rkey rkey, RemoteAddr addr) {
+    if (SendRequest* r = Begin(Operation::kRdmaRead, id, flags)) Remote(r, rkey, addr);
+  }
+  void Send(WrId id, uint32_t flags) { Begin(Operation::kSend, id, flags); }
+  void SendImm(WrId id, uint32_t flags, __be32 imm) {
+    if (SendRequest* r = Begin(Operation::kSendWithImm, id, flags)) r->imm = imm;
+  }
+  void SendInv(WrId id, uint32_t flags, Rkey rkey) {
+    if (SendRequest* r = Begin(Operation::kSendWithInv, id, flags)) r->rkey = rkey;
+  }
+  void AtomicCmpSwp(WrId id, uint32_t flags, Rkey rkey, RemoteAddr addr, uint64_t compare,
+                    uint64_t swap) {
+    if (SendRequest* r = Begin(Operation::kAtomicCmpAndSwp, id, flags)) {
+      Remote(r, rkey, addr);
+      r->compare_or_add = compare;
+      r->swap = swap;
+    }
+  }
+  void AtomicFetchAdd(WrId id, uint32_t flags, Rkey rkey, RemoteAddr addr, uint64_t add) {
+    if (SendRequest* r = Begin(Operation::kAtomicFetchAndAdd, id, flags)) {
+      Remote(r, rkey, addr);
+      r->compare_or_add = add;
+    }
+  }
+  void LocalInv(WrId id, uint32_t flags, Rkey rkey) {
+    if (SendRequest* r = Begin(Operation::kLocalInv, id, flags)) r->rkey = rkey;
+  }
+  struct Bind {
+    Mw* mw = nullptr;
+    Rkey mw_key;  // mw->rkey as the handle reads at the call (WR-MW-003)
+    Rkey new_key;
+    Mr* mr = nullptr;  // may be nullptr (WR-MW-016)
+    uint64_t addr = 0, length = 0;
+    unsigned access = 0;
+    BindCall call = BindCall::kWorkRequest;
+  };
+  void BindMw(WrId id, uint32_t flags, const Bind& bind);
+  void Tso(WrId id, uint32_t flags, const void* header, uint16_t header_length, uint16_t mss);
+  void Flush(WrId id, uint32_t flags, Rkey rkey, RemoteAddr addr, uint64_t length, uint8_t type,
+             uint8_t level);
+  void AtomicWrite(WrId id, uint32_t flags, Rkey rkey, RemoteAddr addr, const void* value);
+
+  // --- Setters ----------------------------------------------------------------------------------
+  void SetSge(Lkey lkey, uint64_t addr, uint32_t length) {
+    if (__builtin_expect((need_ & kTakesSge) == 0 || !InRegion() || shape_.max_sge == 0, 0)) {
+      const ibv_sge one{addr, length, lkey.value};
+      SetSgeListSlow(1, &one);
+      return;
+    }
+    SendRequest* r = current_;
+    r->data = DataKind::kSge;
+    r->num_sge = 1;
+    r->sge[0] = Sge{addr, length, lkey};
+    if (__builtin_expect((need_ & kExactlyEight) != 0, 0)) CheckEight();
+    need_ &= ~kData;
+  }
+  void SetSgeList(size_t num_sge, const ibv_sge* list);
+  void SetInline(const void* addr, size_t length) {
+    const ibv_data_buf one{const_cast<void*>(addr), length};
+    SetInlineList(1, &one);
+  }
+  void SetInlineList(size_t num_buf, const ibv_data_buf* list);
+  void SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey);
+  void SetXrcSrqn(SrqNum srqn);
+
+  // --- The same requests by another way ----------------------------------------------------------
+  // ibv_post_send: a list is posted between BeginPost and EndPost; each PostOne posts one request
+  // or fails without effect (WR-MIX-007). Data comes as the caller's list; IBV_SEND_INLINE counts.
+  int BeginPost();
+  Status PostOne(const SendRequest& request, Span<const ibv_sge> list);
+  void EndPost();
+  // A hosted provider's decoded request: copied, then executed as the QP's state allows. Nothing
+  // is validated that hardware would not.
+  void PostDecoded(const SendRequest& request);
+
+  // --- For the engine (fabric's lock held)
+  // --------------------------------------------------------
+  uint64_t posted() const { return posted_.load(std::memory_order_relaxed); }
+  uint64_t done() const { return done_; }  // completed; [done, posted) are outstanding
+  SendRequest& At(uint64_t position) { return slots_[position & mask_]; }
+  void set_done(uint64_t position);
+  // Polling a completion that covers every request before `position` (WR-CAP-004).
+  void Free(uint64_t position);
+  void Reset();  // RESET: forgets everything
+  bool RegionOpen() const {
+    return lock_.Held() || in_region_.load(std::memory_order_relaxed) != nullptr;
+  }
+  bool RegionOpenByMe() const {
+    return lock_.HeldByMe() || in_region_.load(std::memory_order_relaxed) == ThisThread();
+  }
+
+ private:
+  // What the request being built still needs or takes.
+  using Need = uint8_t;
+  static constexpr Need kTakesSge = 1, kTakesInline = 2, kData = 3, kUdAddr = 4, kXrcSrqn = 8,
+                        kExactlyEight = 16, kNotAsked = 128;
+
+  bool InRegion() const {
+    return shape_.locking == RegionLocking::kLocked
+               ? lock_.HeldByMe()
+               : in_region_.load(std::memory_order_relaxed) == ThisThread();
+  }
+  SendRequest* Begin(Operation op, WrId id, uint32_t flags) {
+    const uint64_t position = posted_.load(std::memory_order_relaxed) + staged_;
+    const Need need = need_of_[static_cast<size_t>(op)];
+    if (__builtin_expect((need_ & ~kExactlyEight) != 0 || error_ != 0 || !InRegion() ||
+                             (need & kNotAsked) != 0 ||
+                             position - freed_.load(std::memory_order_acquire) >= shape_.max_wr ||
+                             (flags & ~flags_taken_[static_cast<size_t>(op)]) != 0,
+                         0)) {
+      return BeginSlow(op, id, flags);
+    }
+    return Stage(position, op, id, flags, need);
+  }
+  SendRequest* Stage(uint64_t position, Operation op, WrId id, uint32_t flags, Need need) {
+    SendRequest* r = &slots_[position & mask_];
+    ++staged_;
+    need_ = need;
+    current_ = r;
+    r->wr_id = id;
+    r->op = op;
+    r->flags = flags;
+    r->data = DataKind::kUnset;
+    r->num_sge = 0;
+    r->inline_length = 0;
+    return r;
+  }
+  static void Remote(SendRequest* r, Rkey rkey, RemoteAddr addr) {
+    r->rkey = rkey;
+    r->remote_addr = addr;
+  }
+
+  bool StartSlow();
+  SendRequest* BeginSlow(Operation op, WrId id, uint32_t flags);
+  void SetSgeListSlow(size_t num_sge, const ibv_sge* list);
+  void CheckEight();
+  bool SetterMisused(Need takes, const char* setter);
+  void CheckLastIsWhole();
+  void Fail(int err);
+  void Lint(const char* clause, const char* what);
+  void EndRegion();
+  void Grow();
+  void AllocateSlots(uint64_t count);
+  Status CheckFlags(Operation op, uint32_t flags) const;
+  Status CopyInto(SendRequest* slot, const SendRequest& request, Span<const ibv_sge> list);
+
+  Qp* const qp_;
+  Shape shape_;
+  uint64_t mask_ = 0;
+  std::unique_ptr<SendRequest[]> slots_;
+  std::unique_ptr<uint8_t[]> storage_;
+  size_t stride_ = 0;  // bytes of storage of one slot
+
+  RegionLock lock_;
+  std::atomic<const void*> in_region_{nullptr};  // thread domain: who is inside
+  // The open region's state; only its holder touches it.
+  uint32_t staged_ = 0;
+  int error_ = 0;
+  Need need_ = 0;
+  SendRequest* current_ = nullptr;
+  std::array<Need, kOperationCount> need_of_{};
+  std::array<uint32_t, kOperationCount> flags_taken_{};
+
+  // Positions count requests since creation or RESET.
+  std::atomic<uint64_t> posted_{0};
+  std::atomic<uint64_t> freed_{0};
+  uint64_t done_ = 0;
+};
+
+}  // namespace qpexam::model
+
+#endif  // QPEXAM_REFERENCE_MODEL_SEND_QUEUE_H_
