@@ -40,8 +40,9 @@ struct SeenCompletion {
   ibv_wc_opcode opcode = IBV_WC_SEND;
   uint32_t byte_len = 0;             // recorded where the opcode gives it a meaning
   uint32_t imm = 0;                  // the 4 bytes as delivered, big endian: 0x1234 is 0x1234
-  ObjectId invalidated = kNoObject;  // the mw or mr whose key was reported
-  uint32_t invalidated_raw = 0;      // where no object has it
+  ObjectId invalidated = kNoObject;  // the mw or mr whose key (upper 24 bits) was reported
+  uint8_t invalidated_inc = 0;   // its low 8 bits, counted from the key the object was made with
+  uint32_t invalidated_raw = 0;  // where no object has it
   unsigned wc_flags = 0;
   uint32_t vendor_err = 0;  // recorded, never judged
   uint16_t pkey_index = 0, slid = 0;
@@ -90,6 +91,7 @@ struct Event {
   Ran ran = Ran::kDone;
   bool settled = false;    // nothing can happen any more unless a further call is made
   bool timed_out = false;  // a wait ended by its bound ("none within T")
+  bool has_async = false;  // get_async_event returned one: async_type says which
   // What the call returned. Creations: 0 = non-NULL, else errno. Calls that return nothing
   // (builders, setters, start, abort): 0. Polls: the last return value of the verbs function.
   int rc = 0;
