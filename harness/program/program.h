@@ -213,6 +213,12 @@ using Attr = std::pair<AttrField, uint64_t>;
 // can (XRC_RECV), that without IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.
 inline constexpr uint64_t kPlainQp = kUnset;
 
+// Values of the newest headers (IBV_ACCESS_FLUSH_*, enum ibv_placement_type and
+// ibv_selectivity_level), so that a Program means the same where it is built on older ones.
+inline constexpr uint64_t kAccessFlushGlobal = 1 << 8, kAccessFlushPersistent = 1 << 9;
+inline constexpr uint64_t kFlushGlobal = 1 << 0, kFlushPersistent = 1 << 1;
+inline constexpr uint64_t kFlushRange = 0, kFlushMr = 1;
+
 struct Call {
   CallKind kind{};
   uint8_t thread = 0;  // 0: the main thread; i: the i-th thread made (`Program::ThreadObject`)

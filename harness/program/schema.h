@@ -111,6 +111,12 @@ void FillDerived(Call* call);
 // Whether the field has the value that the text form may leave out.
 bool IsDefault(const Field& field, const Call& call);
 
+// The value of a field that is a number (kNumber, kBool, kFlags, kEnum), and its setting.
+uint64_t NumberOf(const Field& field, const Call& call);
+void SetNumber(const Field& field, Call* call, uint64_t value);
+// The key that the text form means where it leaves this field out.
+KeyRef DerivedKey(const Field& field, const Call& call);
+
 // Same kind and same value of each field of the schema; `line` does not count.
 bool SameCall(const Call& a, const Call& b);
 // Same objects (kind and name), calls, arena and seed; notes and lines do not count.
@@ -134,6 +140,12 @@ Names SendOpNames();
 Names WcFlagNames();
 Names AttrMaskNames();
 Names StateNames();
+Names FaultNames();
+Names CqFlagNames();
+Names QpFlagNames();
+Names ReregFlagNames();
+Names FlushTypeNames();
+Names FlushLevelNames();
 
 // ---------------------------------------------------------------------------------------------
 
