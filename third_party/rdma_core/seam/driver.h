@@ -1,51 +1,80 @@
-// libibverbs' driver interface (<infiniband/driver.h>) for C++17: the only place that includes it.
+// libibverbs' driver interface for C++17: <infiniband/driver.h>, which is written for C.
 //
-// driver.h is C. It compiles as C++ inside extern "C" once what it includes has been included before
-// and the two headers that are C only are replaced by the few declarations that driver.h itself
-// needs of them: kern-abi.h (anonymous members inside unions, used by pointer only) and cmd_ioctl.h
-// (flexible array members initialised by macros; g++ rejects them). Checked against 44.0, 56.1, 65.0.
-#ifndef QPEXAM_THIRD_PARTY_RDMA_CORE_SEAM_DRIVER_H_
-#define QPEXAM_THIRD_PARTY_RDMA_CORE_SEAM_DRIVER_H_
+// Gives verbs_device, verbs_device_ops, verbs_context, verbs_context_ops, verbs_qp, verbs_cq,
+// verbs_init_context(), verbs_set_ops(), verbs_register_driver() and their like, as the rdma-core
+// of this build declares them. Include it instead of <infiniband/driver.h>, everywhere. Not
+// available in C++: the kernel's command structures of kern-abi.h (use <rdma/ib_user_verbs.h>), the
+// command buffers (use command.h), the match macros and PROVIDER_DRIVER (write out the
+// verbs_match_ent, register in a static initialiser), and verbs_init_and_alloc_context() (allocate
+// zeroed memory and call verbs_init_context(); the library frees nothing of it).
+//
+// Compiled with gcc 12 and clang 14 against rdma-core 44.0 to 65.0.
 
-// driver.h's own includes, outside extern "C".
+#ifndef THIRD_PARTY_RDMA_CORE_SEAM_DRIVER_H_
+#define THIRD_PARTY_RDMA_CORE_SEAM_DRIVER_H_
+
+#ifndef __cplusplus
+#error "C includes <infiniband/driver.h> itself"
+#endif
+
+// All that driver.h includes and that is C++ as it stands, so that the extern "C" below holds only
+// its declarations. config.h comes first: the others ask it what the compiler can do.
 #include <config.h>
-#include <infiniband/verbs.h>
-#include <rdma/ib_user_verbs.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
 #include <sys/types.h>
 
-#include <atomic>
 #include <cassert>
+#include <cerrno>
+#include <cstdbool>
 #include <cstddef>
 #include <cstdint>
 
-// Stand-ins for the two C-only headers: their include guards, and what driver.h and we name.
-#define KERN_ABI_H
-#define __INFINIBAND_VERBS_IOCTL_H
-struct ib_uverbs_attr;
-// Never made or read from C++: only the member that 65.0's driver.h names.
-struct ibv_command_buffer {
-  uint8_t fallback_ioctl_only : 1;
-};
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wsign-compare"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
-#if defined(__GNUC__) && !defined(__clang__)
-// <stdatomic.h> of g++ 12 is empty in C++17: driver.h's atomic_int is std::atomic_int.
+#include <ccan/container_of.h>
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <util/compiler.h>
+#include <util/util.h>
+
+// driver.h has an atomic_int member, of C's kind; std::atomic<int> has the same layout. The header
+// of C's kind stays out: clang's defines atomic_load() and others as macros, which breaks <memory>.
+#include <atomic>
 using std::atomic_int;
-#endif
+#define __CLANG_STDATOMIC_H
 
+// typeof is a keyword of GNU C only.
+#pragma push_macro("typeof")
+#undef typeof
 #define typeof __typeof__
-
-extern "C" {
 #include <ccan/list.h>
 
-// Used by one inline helper of 65.0's driver.h that only providers written in C call.
-inline ib_uverbs_attr* fill_attr_in_ptr(ibv_command_buffer*, uint16_t, const void*) {
-  return nullptr;
-}
+// kern-abi.h and cmd_ioctl.h do not compile as C++. Of what they declare, driver.h needs the names
+// below: the command structures only as pointers (declared where they are first named), and the
+// means to append one attribute.
+#define KERN_ABI_H
+#define __INFINIBAND_VERBS_IOCTL_H
+
+extern "C" {
+
+struct ibv_command_buffer {
+  bool fallback_ioctl_only;
+};
+
+#define fill_attr_in_ptr(command, attr_id, ptr) \
+  static_cast<void>(command), static_cast<void>(attr_id), static_cast<void>(ptr)
 
 #include <infiniband/driver.h>
-}
 
-#undef typeof
+#undef fill_attr_in_ptr
 
-#endif  // QPEXAM_THIRD_PARTY_RDMA_CORE_SEAM_DRIVER_H_
+}  // extern "C"
+
+#pragma pop_macro("typeof")
+#pragma GCC diagnostic pop
+
+#endif  // THIRD_PARTY_RDMA_CORE_SEAM_DRIVER_H_

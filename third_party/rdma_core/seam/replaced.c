@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 #include <util/util.h>
@@ -22,6 +23,9 @@
 int qpx_real_find_sysfs_devs_nl(struct list_head *list);
 int qpx_real_open_cdev(const char *devname_hint, dev_t cdev);
 int qpx_real_execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *command);
+
+// What the original execute_ioctl calls instead of ioctl(): the BUILD file names it so.
+int qpx_seam_command_ioctl(int fd, unsigned long request, ...);
 
 // libibverbs' idea of the kernel's ABI version, 0 until it has read it (init.c).
 extern int abi_ver;
@@ -168,10 +172,26 @@ int ibv_read_ibdev_sysfs_file(char *buf, size_t size, struct verbs_sysfs_dev *sy
   return ibv_read_sysfs_file(sysfs_dev->ibdev_path, path, buf, size);
 }
 
+// The context whose command the original execute_ioctl is issuing in this thread, if a registered
+// device answers it.
+static _Thread_local struct ibv_context *commanding;
+
 int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *command) {
   const struct qpx_seam_device *device = device_of(verbs_get_device(context->device)->sysfs);
-  if (!device || !device->execute_ioctl) return qpx_real_execute_ioctl(context, command);
-  const int error = device->execute_ioctl(device->owner, context, command);
-  if (error) errno = error;
+  // The original puts the command into its final form and takes the answers out of it.
+  struct ibv_context *outer = commanding;
+  commanding = device && device->command ? context : NULL;
+  const int error = qpx_real_execute_ioctl(context, command);
+  commanding = outer;
   return error;
+}
+
+int qpx_seam_command_ioctl(int fd, unsigned long request, ...) {
+  va_list arguments;
+  va_start(arguments, request);
+  void *argument = va_arg(arguments, void *);
+  va_end(arguments);
+  if (!commanding) return ioctl(fd, request, argument);
+  const struct qpx_seam_device *device = device_of(verbs_get_device(commanding->device)->sysfs);
+  return device->command(device->owner, commanding, argument);
 }

@@ -9,7 +9,7 @@
 //
 // Four seams, from the outside in; a user takes those it needs:
 //   1. a device       found, described and opened              qpx_seam_add_device()
-//   2. its commands   every kernel command of its contexts      qpx_seam_device.execute_ioctl
+//   2. its commands   every kernel command of its contexts      qpx_seam_device.command
 //   3. its fds        ioctl, write, mmap, munmap, close on fds  qpx_seam_bind_fd()
 //   4. its stores     doorbells, locks, anonymous rings         qpx_seam_set_hooks()
 // Only calls made by rdma-core's own sources are seen. Fds, addresses and devices that nobody
@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-struct ibv_command_buffer;
+struct ib_uverbs_ioctl_hdr;
 struct ibv_context;
 
 // --- 1. devices
@@ -65,11 +65,11 @@ struct qpx_seam_device {
   // driver can close.
   int (*open)(void *owner);
 
-  // A command of a context of this device: 0 or an errno value, which libibverbs also puts into
-  // errno. When NULL, the library marshals the command and issues ioctl() on the context's fd: see
-  // qpx_seam_bind_fd().
-  int (*execute_ioctl)(void *owner, struct ibv_context *context,
-                       struct ibv_command_buffer *command);
+  // A command of one of this device's contexts, as the kernel would get it by
+  // ioctl(RDMA_VERBS_IOCTL): 0, or -1 and errno. command.h reads and answers it. When NULL, the
+  // library issues ioctl() on the context's fd: see qpx_seam_bind_fd(). While a driver is in
+  // alloc_context, of *context only device and cmd_fd can be relied on.
+  int (*command)(void *owner, struct ibv_context *context, struct ib_uverbs_ioctl_hdr *command);
 };
 
 // The device is in every list made from now on. Copies *device. Fails with EEXIST for a name in
