@@ -89,6 +89,9 @@ struct RequestFacts {
     kForeignIndexBits,
     kNoMr,
   } window = Window::kFine;
+  bool no_read_resources = false;       // READ, ATOMIC with max_rd_atomic 0 (WR-BUILD-012)
+  bool exceeds_dest_rd_atomic = false;  // more of them than max_dest_rd_atomic (WR-RESP-013)
+  bool wrong_srq = false;               // XRC: no such SRQ in the domain (WR-XRC-004)
 };
 
 // What happens to memory.
@@ -123,8 +126,10 @@ struct Outcome {
 };
 
 // A small vector: no rule has more members.
+// `choice` names the question that members 0, 1, ... answer, in the order of its outcomes; where
+// the set joins several rules (a local and a remote mistake in one request) it is kLocalOrRemote.
 struct OutcomeSet {
-  static constexpr int kMax = 8;
+  static constexpr int kMax = 12;
   Outcome member[kMax];
   int count = 0;
   ChoicePoint choice = ChoicePoint::kCount;  // kCount: nothing to choose
@@ -133,8 +138,17 @@ struct OutcomeSet {
   const Outcome* end() const { return member + count; }
 };
 
-// What may become of a request that starts now, on the service of facts.type.
+// What may become of a request that starts now, on the service of facts.type. Where nothing is
+// wrong the set is one SUCCESS. Facts about the responder mean nothing on operations that do not
+// leave the requester.
 OutcomeSet RequestOutcomes(const RequestFacts& facts);
+
+// The request cannot be carried further in this state: SQE and ERR flush it, in order, signaled or
+// not (WR-STATE-004, -005, WR-COMP-003).
+Outcome FlushOutcome(ibv_qp_state state);
+
+// Whether an operation goes on the wire (BIND_MW and LOCAL_INV do not).
+bool LeavesRequester(Operation op);
 
 // ---------------------------------------------------------------------------------------------
 // Posting: what ibv_wr_complete() (or ibv_post_send) may return for one request of the region.

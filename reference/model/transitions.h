@@ -5,6 +5,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <iterator>
 #include <string_view>
 #include <vector>
 
