@@ -1,0 +1,70 @@
+// What makes a Program well formed: every Program that runs keeps these rules, whether it was
+// written, decoded from bytes, generated or mutated.
+//
+//   - each object is made by one call, before any call names it, and is of the kind named;
+//   - required fields are there, numbers fit the C types behind them;
+//   - memory lies in the arena; what the CPU itself touches (store, load, inline data) too;
+//   - a thread is made before it makes calls; parallel and join alternate.
+// Being well formed says nothing of being legal: that is the lint (lint.h).
+#ifndef QPEXAM_HARNESS_PROGRAM_VALIDATE_H_
+#define QPEXAM_HARNESS_PROGRAM_VALIDATE_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/program/layout.h"
+#include "harness/program/program.h"
+#include "harness/program/schema.h"
+
+namespace qpexam {
+
+// What is wrong with a call, and what would be right.
+struct Invalid {
+  uint32_t call = 0;
+  std::string_view word;  // the field, "" where it is the call as a whole or a positional field
+  std::string what;
+  std::string remedy;
+};
+
+// Takes the calls of a Program in order.
+class Validator {
+ public:
+  explicit Validator(const Program& program)
+      : program_(program), layout_(program.arena), made_(program.objects.size(), false) {}
+
+  // Nothing: the call is well formed after those before it and counts as made.
+  std::optional<Invalid> Add(const Call& call);
+
+  const Layout& layout() const { return layout_; }
+  bool Made(ObjectId id) const { return id < made_.size() && made_[id]; }
+  int threads() const { return threads_; }
+  bool in_parallel() const { return in_parallel_; }
+
+ private:
+  std::optional<Invalid> CheckObject(ObjectId id, KindMask kinds, std::string_view word) const;
+  std::optional<Invalid> CheckField(const Field& field, const Call& call) const;
+  std::optional<Invalid> CheckMemory(const Call& call);
+  bool Reachable(const MemRef& ref, uint64_t len) const { return layout_.InArena(ref, len); }
+
+  const Program& program_;
+  Layout layout_;
+  std::vector<bool> made_;
+  uint32_t calls_ = 0;
+  int threads_ = 0;
+  bool in_parallel_ = false;
+};
+
+// The first call that is not well formed.
+std::optional<Invalid> Validate(const Program& program);
+
+// Removes the calls that are not well formed, then the objects that no call makes. What is left is
+// well formed.
+void Repair(Program* program);
+
+inline constexpr int kMaxThreads = 16;
+inline constexpr size_t kMaxList = 4096;  // SGEs, buffers, attributes of one call
+
+}  // namespace qpexam
+
+#endif  // QPEXAM_HARNESS_PROGRAM_VALIDATE_H_
