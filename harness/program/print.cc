@@ -58,7 +58,8 @@ void AppendFlags(uint64_t value, Names names, std::string* out) {
     value &= ~n.value;
     separator = "|";
   }
-  if (value || !*separator) fmt::format_to(Out(*out), "{}{:#x}", separator, value);
+  if (value) fmt::format_to(Out(*out), "{}{:#x}", separator, value);
+  if (!value && !*separator) out->push_back('0');
 }
 
 void AppendEnum(uint64_t value, Names names, std::string* out) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <unordered_set>
 #include <utility>
 
 #include "harness/program/attributes.h"
@@ -25,6 +26,16 @@ Invalid Wrong(std::string_view word, std::string what, std::string remedy) {
 
 }  // namespace
 
+bool IsName(std::string_view text) {
+  if (text.empty() || text.size() > 64) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    if (!letter && !(i > 0 && c >= '0' && c <= '9')) return false;
+  }
+  return true;
+}
+
 std::optional<Invalid> Validator::CheckObject(ObjectId id, KindMask kinds,
                                               std::string_view word) const {
   if (id == kNoObject) return std::nullopt;
@@ -42,6 +53,14 @@ std::optional<Invalid> Validator::CheckObject(ObjectId id, KindMask kinds,
                  fmt::format("name a {}", KindList(kinds)));
   }
   return std::nullopt;
+}
+
+std::optional<Invalid> Validator::CheckKey(const KeyRef& key, KindMask kinds,
+                                           std::string_view word) const {
+  if (key.object == kNoObject && key.inc != 0) {
+    return Wrong(word, "an increment of a plain number", "write the number that is meant");
+  }
+  return CheckObject(key.object, kinds, word);
 }
 
 std::optional<Invalid> Validator::CheckField(const Field& f, const Call& call) const {
@@ -90,10 +109,7 @@ std::optional<Invalid> Validator::CheckField(const Field& f, const Call& call) c
       return std::nullopt;
     }
     case FieldType::kKey:
-      if (f.required && (call.*f.member.key).object == kNoObject && (call.*f.member.key).inc) {
-        return Wrong(f.word, "a plain number has no increment", "");
-      }
-      return CheckObject((call.*f.member.key).object, f.kinds, f.word);
+      return CheckKey(call.*f.member.key, f.kinds, f.word);
     case FieldType::kMem:
       return CheckObject(call.addr.mr, kMr, f.word);
     case FieldType::kSgeList:
@@ -102,7 +118,7 @@ std::optional<Invalid> Validator::CheckField(const Field& f, const Call& call) c
                      fmt::format("give at most {}", kMaxList));
       }
       for (const SgeArg& s : call.sge) {
-        if (auto bad = CheckObject(s.lkey.object, kMr, f.word)) return bad;
+        if (auto bad = CheckKey(s.lkey, kMr, f.word)) return bad;
         if (auto bad = CheckObject(s.addr.mr, kMr, f.word)) return bad;
         if (s.len > 0xffffffff) {
           return Wrong(f.word, fmt::format("an SGE of {} bytes", s.len),
@@ -235,6 +251,14 @@ std::optional<Invalid> Validator::Add(const Call& call) {
     if (auto bad = CheckField(f, call)) return located(bad);
   }
   switch (call.kind) {
+    case CallKind::kCq: {
+      Call derived = call;
+      FillDerived(&derived);
+      if (derived.ex != call.ex) {
+        return located(Wrong("ex", "wc, flags and pd need ibv_create_cq_ex", "write ex"));
+      }
+      break;
+    }
     case CallKind::kParallel:
       if (in_parallel_) {
         return located(Wrong("", "parallel inside parallel", "write join before it"));
@@ -280,6 +304,15 @@ std::optional<Invalid> Validate(const Program& program) {
     return Wrong("arena", fmt::format("an arena of {} bytes", program.arena),
                  fmt::format("ask for at most {}", kMaxArena));
   }
+  std::unordered_set<std::string_view> names;
+  for (const Object& object : program.objects) {
+    if (!IsName(object.name)) {
+      return Wrong("", fmt::format("'{}' is not a name", object.name), kNameRule);
+    }
+    if (!names.insert(object.name).second) {
+      return Wrong("", fmt::format("two objects are named '{}'", object.name), "rename one");
+    }
+  }
   Validator validator(program);
   for (const Call& call : program.calls) {
     if (auto bad = validator.Add(call)) return bad;
@@ -294,6 +327,7 @@ void Repair(Program* program) {
   kept.reserve(program->calls.size());
   std::vector<bool> made(program->objects.size(), false);
   for (Call& call : program->calls) {
+    if (call.kind == CallKind::kCq) FillDerived(&call);
     if (validator.Add(call)) continue;
     if (Makes(call.kind)) made[call.object] = true;
     kept.push_back(std::move(call));

@@ -27,6 +27,11 @@ struct Invalid {
   std::string remedy;
 };
 
+// A letter or '_', then letters, digits and '_'.
+bool IsName(std::string_view text);
+inline constexpr const char* kNameRule =
+    "a name is a letter or '_', then letters, digits and '_', 64 at most";
+
 // Takes the calls of a Program in order.
 class Validator {
  public:
@@ -36,6 +41,9 @@ class Validator {
   // Nothing: the call is well formed after those before it and counts as made.
   std::optional<Invalid> Add(const Call& call);
 
+  // Objects were added to the Program since.
+  void NoteObjects() { made_.resize(program_.objects.size(), false); }
+
   const Layout& layout() const { return layout_; }
   bool Made(ObjectId id) const { return id < made_.size() && made_[id]; }
   int threads() const { return threads_; }
@@ -43,6 +51,7 @@ class Validator {
 
  private:
   std::optional<Invalid> CheckObject(ObjectId id, KindMask kinds, std::string_view word) const;
+  std::optional<Invalid> CheckKey(const KeyRef& key, KindMask kinds, std::string_view word) const;
   std::optional<Invalid> CheckField(const Field& field, const Call& call) const;
   std::optional<Invalid> CheckMemory(const Call& call);
   bool Reachable(const MemRef& ref, uint64_t len) const { return layout_.InArena(ref, len); }
