@@ -1,0 +1,31 @@
+#include "harness/hosted/device_model.h"
+
+namespace qpexam::hosted {
+
+void DecodedSend::Clear() {
+  request = model::SendRequest();
+  sge.clear();
+  inline_data.clear();
+  ah_number = mw_rkey = mr_lkey = 0;
+  carries_wr_id = false;
+  slots = 1;
+  fails_with = IBV_WC_LOC_QP_OP_ERR;
+  complaints.clear();
+  raw = Bytes();
+}
+
+void DecodedReceive::Clear() {
+  wr_id = 0;
+  carries_wr_id = false;
+  sge.clear();
+  complaints.clear();
+  raw = Bytes();
+}
+
+Mapping DeviceModel::MapDevicePage(uint64_t, size_t, SharedMemory&) { return Mapping(); }
+
+std::vector<Doorbell> DeviceModel::OnWrite(const Mapping&, uint64_t, Bytes) { return {}; }
+
+void DeviceModel::Retire(Queue&, uint32_t) {}
+
+}  // namespace qpexam::hosted

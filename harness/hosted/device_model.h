@@ -1,0 +1,220 @@
+// What a device model implements: the private half of one provider's dialogue with its kernel
+// driver and its device. README.md walks through rxe's.
+//
+// The emulated kernel (kernel.h) owns objects, numbers, memory and scheduling, and the reference
+// model (reference/model) executes. A device model only translates: private command data, doorbell
+// stores, native work requests to model::SendRequest, completions to native CQEs. It holds no verbs
+// context and no state of its own; what it must remember of a queue it writes into that Queue.
+#ifndef QPEXAM_HARNESS_HOSTED_DEVICE_MODEL_H_
+#define QPEXAM_HARNESS_HOSTED_DEVICE_MODEL_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reference/model/engine.h"
+#include "reference/model/ops.h"
+#include "reference/model/types.h"
+
+namespace qpexam::hosted {
+
+using model::Bytes;
+using model::MutBytes;
+
+// Memory that the provider maps: the offset it passes to mmap(2), and where that memory lies. Each
+// mapping is guarded: the byte behind `size` is a redzone or an unmapped page.
+struct Mapping {
+  uint64_t offset = 0;
+  uint8_t* data = nullptr;
+  size_t size = 0;
+};
+
+// Where a device model gets the memory it shares with the provider. Freed with the object that the
+// command is about.
+class SharedMemory {
+ public:
+  virtual ~SharedMemory() = default;
+  virtual Mapping Allocate(size_t size) = 0;
+};
+
+// A queue as the provider's memory holds it.
+struct Queue {
+  enum class Kind : uint8_t { kSend, kReceive, kShared, kCompletion };
+  Kind kind = Kind::kSend;
+  model::QpType type{};  // of a send or receive queue
+  uint32_t number = 0;   // QPN, SRQN or CQN
+
+  uint8_t* base = nullptr;  // first byte of the ring (rxe: of its header)
+  size_t size = 0;
+  uint8_t* doorbell_record = nullptr;
+  uint32_t entries = 0;  // slots of the ring
+  uint32_t stride = 0;   // bytes a slot
+  uint32_t max_sge = 0, max_inline = 0;
+
+  // Free-running. Work queues: the next entry that the device reads. CQ: the next it writes.
+  uint32_t next = 0;
+  // For the device model's own use.
+  uint32_t note[4] = {};
+
+  bool exists() const { return base != nullptr; }
+};
+
+struct CqFacts {
+  uint32_t number = 0;
+  uint32_t cqe = 0;  // in: asked for; out: granted
+  Queue queue;
+  enum class Arm : uint8_t { kNone, kSolicited, kAny };
+  Arm arm = Arm::kNone;
+  uint32_t arm_sequence = 0;
+};
+
+struct SrqFacts {
+  uint32_t number = 0;
+  ibv_srq_attr attr = {};  // in: asked for; out: granted
+  Queue queue;
+};
+
+struct QpFacts {
+  uint32_t number = 0;
+  model::QpType type{};
+  ibv_qp_cap cap = {};  // in: asked for; out: granted
+  bool signal_all = false;
+  CqFacts* send_cq = nullptr;
+  CqFacts* recv_cq = nullptr;
+  SrqFacts* srq = nullptr;
+  ibv_qp_state state = IBV_QPS_RESET;
+  Queue sq, rq;
+};
+
+struct AhFacts {
+  uint32_t number = 0;  // unique in the process, never 0
+  ibv_ah_attr attr = {};
+};
+
+// A command with private data. Pointers are set where the command is about such an object.
+struct Command {
+  enum class Kind : uint8_t {
+    kGetContext,
+    kQueryDevice,
+    kAllocPd,
+    kRegMr,
+    kAllocMw,
+    kCreateCq,
+    kResizeCq,
+    kCreateSrq,
+    kModifySrq,
+    kCreateQp,
+    kModifyQp,
+    kCreateAh,
+    kPostSend,
+  };
+  Kind kind{};
+  uint32_t pd = 0;
+  CqFacts* cq = nullptr;
+  SrqFacts* srq = nullptr;
+  QpFacts* qp = nullptr;
+  AhFacts* ah = nullptr;
+  int attr_mask = 0;      // kModifyQp, kModifySrq
+  bool extended = false;  // the EX form of a command that has two
+  SharedMemory* memory = nullptr;
+};
+
+struct Reply {
+  int err = 0;            // an errno value
+  size_t out_bytes = 0;   // of the private response
+  bool doorbell = false;  // the command doubles as a doorbell of its QP (rxe's POST_SEND)
+};
+
+// What a store to a device page means.
+struct Doorbell {
+  enum class Kind : uint8_t { kSend, kArmCq };
+  Kind kind = Kind::kSend;
+  uint32_t number = 0;  // QPN or CQN
+  CqFacts::Arm arm = CqFacts::Arm::kNone;
+  uint32_t sequence = 0;
+};
+
+enum class Visibility : uint8_t {
+  kNotYet,     // the provider has not handed this entry over
+  kRequest,    // decoded
+  kMalformed,  // handed over, but the device cannot execute it: see `fails_with`
+};
+
+// A decoded send WQE. Reused from entry to entry, so that decoding allocates nothing.
+struct DecodedSend {
+  // sge, inline_data and the object pointers (ah, mw, bind_mr) are filled in by the kernel from
+  // the fields below.
+  model::SendRequest request;
+  std::vector<model::Sge> sge;
+  std::vector<uint8_t> inline_data;
+  uint32_t ah_number = 0;      // 0: none
+  uint32_t mw_rkey = 0;        // BIND_MW: the window's current rkey
+  uint32_t mr_lkey = 0;        // BIND_MW
+  bool carries_wr_id = false;  // some devices never see it
+  uint32_t slots = 1;
+  ibv_wc_status fails_with = IBV_WC_LOC_QP_OP_ERR;
+  // What is wrong with the WQE whether or not the device executes it (findings of kind `wqe`).
+  std::vector<std::string> complaints;
+  Bytes raw;  // the WQE's bytes
+
+  void Clear();
+};
+
+struct DecodedReceive {
+  uint64_t wr_id = 0;
+  bool carries_wr_id = false;
+  std::vector<model::Sge> sge;
+  std::vector<std::string> complaints;
+  Bytes raw;
+
+  void Clear();
+};
+
+// A completion with what only some CQE formats carry.
+struct NativeCompletion {
+  model::Completion completion;  // wr_id: as decoded, where the WQE carries it
+  uint32_t entry = 0;            // free-running index of the work queue entry it completes
+  const Queue* work_queue = nullptr;
+  const QpFacts* qp = nullptr;
+  const SrqFacts* srq = nullptr;  // a receive from a shared queue
+  model::Operation op{};          // of the send request, also where status is an error
+};
+
+// Constants of a device: how libibverbs finds it and what it claims to be.
+struct DeviceTraits {
+  const char* provider;     // "rxe": hosted:rxe
+  const char* name_prefix;  // device names are this and a number
+  const char* modalias;     // matched by the provider, or ""
+  int abi_version;
+  ibv_device_attr attr;
+  model::QpTypeMask types;
+  uint8_t link_layer;
+};
+
+class DeviceModel {
+ public:
+  virtual ~DeviceModel() = default;
+  virtual const DeviceTraits& traits() const = 0;
+  // Answers the private data of a command, after the kernel's own checks. Sets up the queues of
+  // what is created.
+  virtual Reply Answer(const Command& command, Bytes in, MutBytes out) = 0;
+  // Memory behind an mmap offset that no Mapping has (device pages); size 0: there is none.
+  virtual Mapping MapDevicePage(uint64_t offset, size_t size, SharedMemory& memory);
+  // A store of the provider into a device page of `region`. Returns what it rings.
+  virtual std::vector<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored);
+  // Reads the entry at queue.next.
+  virtual Visibility DecodeSend(const Queue& queue, DecodedSend* out) = 0;
+  virtual Visibility DecodeReceive(const Queue& queue, DecodedReceive* out) = 0;
+  // The device is done with `slots` entries and says so in shared memory, where it does.
+  virtual void Retire(Queue& queue, uint32_t slots);
+  // Writes a CQE at queue.next and advances it. False: the CQ is full (an overrun).
+  virtual bool Encode(CqFacts& cq, const NativeCompletion& completion) = 0;
+  // RESET empties the queues.
+  virtual void Reset(QpFacts& qp) = 0;
+};
+
+}  // namespace qpexam::hosted
+
+#endif  // QPEXAM_HARNESS_HOSTED_DEVICE_MODEL_H_
