@@ -134,6 +134,9 @@ struct Trace {
   model::Span<const char* const> LintsOf(const Event& e) const { return Of(lints, e.lints); }
   model::Bytes BytesOf(const SeenMemory& m) const { return {bytes.data() + m.first, m.size}; }
 
+  // Adds the events of another trace behind those of this one.
+  void Append(const Trace& other);
+
   // Empties it and keeps the storage.
   void Clear() {
     events.clear();
