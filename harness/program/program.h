@@ -40,7 +40,8 @@ inline constexpr int kObjectKindCount = 12;
 // Index into Program::objects. Where a Call leaves a set-up reference at kNoObject, the implicit
 // object is meant: the device that every Program has, that device's (or the named device's) one
 // implicit pd, and one private CQ for each side of a QP (as deep as that side's queue, at least
-// 16). Implicit objects have no ObjectId; the private CQs are named by QP and Side.
+// 16). Implicit objects have no ObjectId; the private CQs are named by QP and Side, and outlive
+// their QP to the end of the Program.
 using ObjectId = uint16_t;
 inline constexpr ObjectId kNoObject = 0xffff;
 
@@ -138,13 +139,14 @@ enum class CallKind : uint8_t {
   kPoll,       // object: a cq, or a qp and side; ibv_poll_cq until `expect` have come or the wait's
                // bound is reached, at most n
   kPollEx,     // the same through start_poll, next_poll..., end_poll; wc_flags: which are read
-  kStartPoll,  // the steps one by one
+  kStartPoll,  // the steps one by one. After a start_poll that did not return 0 the others are not
+               // made, after a next_poll that did not, read_wc is not; a read_wc tells the fields
   kNextPoll,
   kReadWc,  // wc_flags: which fields are read
   kEndPoll,
   kArm,            // ibv_req_notify_cq; solicited
   kGetCqEvent,     // a channel; waits a bounded time
-  kAckCqEvents,    // a cq; n
+  kAckCqEvents,    // a cq; n, but never more than were got
   kGetAsyncEvent,  // a device (or the implicit one); waits a bounded time, acknowledges
   // memory and time
   kStore,    // the CPU writes bytes at addr; without bytes: len times fill

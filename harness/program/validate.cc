@@ -259,6 +259,11 @@ std::optional<Invalid> Validator::Add(const Call& call) {
       }
       break;
     }
+    case CallKind::kSrq:
+      if (call.xrcd != kNoObject && call.cq == kNoObject) {
+        return located(Wrong("cq", "an XRC SRQ without a cq", "add cq=..."));
+      }
+      break;
     case CallKind::kParallel:
       if (in_parallel_) {
         return located(Wrong("", "parallel inside parallel", "write join before it"));
