@@ -1,0 +1,98 @@
+#include "harness/devices/provider_family.h"
+
+#include <algorithm>
+
+namespace qpexam {
+namespace {
+
+std::vector<std::unique_ptr<ProviderFamily>>& Registered() {
+  static auto* families = new std::vector<std::unique_ptr<ProviderFamily>>();
+  return *families;
+}
+
+std::string_view FamilyOf(std::string_view name) { return name.substr(0, name.find(':')); }
+
+// Families that exist in the design and not in this build: a name of theirs is no typing error.
+struct Later {
+  std::string_view family, what;
+};
+constexpr Later kLater[] = {
+    {"hosted", "hosted providers are not part of this build"},
+    {"packaged", "packaged provider binaries are not supported in this version"},
+    {"vm", "guest kernels are not supported in this version"},
+};
+
+// The number of edits from one word to the other: for "did you mean".
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); j++) row[j] = j;
+  for (size_t i = 1; i <= a.size(); i++) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); j++) {
+      const size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+void AddFamily(std::unique_ptr<ProviderFamily> family) {
+  auto& all = Registered();
+  auto at =
+      std::upper_bound(all.begin(), all.end(), family->family(),
+                       [](std::string_view word, const auto& f) { return word < f->family(); });
+  all.insert(at, std::move(family));
+}
+
+const std::vector<std::unique_ptr<ProviderFamily>>& Families() { return Registered(); }
+
+std::vector<ProviderInfo> AllProviders() {
+  std::vector<ProviderInfo> all;
+  for (const auto& family : Registered()) {
+    std::vector<ProviderInfo> some = family->List();
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
+bool FindProvider(std::string_view name, ProviderInfo* info, std::string* why) {
+  const std::string_view word = FamilyOf(name);
+  bool known_family = false;
+  std::string closest;
+  size_t best = 4;
+  for (const auto& family : Registered()) {
+    if (family->family() == word) known_family = true;
+    for (ProviderInfo& one : family->List()) {
+      if (one.name == name) {
+        *info = std::move(one);
+        return true;
+      }
+      const size_t distance = Distance(one.name, name);
+      if (distance < best) {
+        best = distance;
+        closest = one.name;
+      }
+    }
+  }
+  *why = "unknown provider \"" + std::string(name) + "\"";
+  if (!known_family) {
+    for (const Later& later : kLater)
+      if (later.family == word) *why += ": " + std::string(later.what);
+  }
+  *why += closest.empty() ? "; `qpexam providers` lists what there is"
+                          : "; did you mean " + closest + "?";
+  return false;
+}
+
+std::unique_ptr<DeviceSession> OpenProvider(const ProviderInfo& info, std::string* why) {
+  for (const auto& family : Registered())
+    if (family->family() == FamilyOf(info.name)) return family->Open(info, why);
+  *why = "no such family of providers";
+  return nullptr;
+}
+
+}  // namespace qpexam
