@@ -21,6 +21,15 @@ enum class Rest : uint8_t {
   kTimedOut,  // a real time has passed, as long as calibrated; nothing is known, "none within T"
 };
 
+// Something wrong that was seen below libibverbs, besides what the judge finds in the Trace: a WQE
+// that is not the request, a lock left held.
+struct SessionFinding {
+  std::string kind;      // of a report's finding: "wqe", "cqe", "lock", "residue"
+  std::string clause;    // may be empty
+  std::string what;      // one line; the same in every run of the same Program
+  std::string evidence;  // raw bytes in hex, for people; may differ from run to run
+};
+
 class DeviceSession {
  public:
   virtual ~DeviceSession() = default;
@@ -61,6 +70,9 @@ class DeviceSession {
   virtual void TakeLints(std::vector<const char*>* lints) { (void)lints; }
   // True where the provider detects UNDEFINED uses itself, so that no Program need be cut.
   virtual bool detects_undefined() const { return false; }
+
+  // Appends what was found since the last call, in order: after each Program.
+  virtual void TakeFindings(std::vector<SessionFinding>* findings) { (void)findings; }
 
   // Told before each Program: its seed picks the freedoms of an emulated device.
   virtual void BeginProgram(uint64_t seed) { (void)seed; }
