@@ -55,8 +55,6 @@ ibv_wc ToWc(const Completion& c) {
   return wc;
 }
 
-void OnEmptyPoll(Cq* cq) { cq->cq->device().fabric().OnEmptyPoll(); }
-
 int Show(Cq* cq) {
   const Completion& c = cq->cq->current();
   cq->verbs.cq_ex.wr_id = c.wr_id.value;
@@ -67,12 +65,7 @@ int Show(Cq* cq) {
 int StartPoll(ibv_cq_ex* ex, ibv_poll_cq_attr* attr) {
   Cq* cq = Of(ex);
   if (attr->comp_mask != 0) return EINVAL;  // WR-CQX-003
-  int err = cq->cq->StartPoll();
-  if (err == ENOENT) {
-    // Time may have brought one; the caller decides whether to look again.
-    OnEmptyPoll(cq);
-    return ENOENT;
-  }
+  const int err = cq->cq->StartPoll();
   return err != 0 ? err : Show(cq);
 }
 
@@ -202,7 +195,6 @@ int PollCq(ibv_cq* verbs, int count, ibv_wc* wc) {
     Completion one;
     const int got = cq->cq->Poll({&one, 1});
     if (got == 1) *wc = ToWc(one);
-    if (got == 0) OnEmptyPoll(cq);
     return got;
   }
   constexpr int kBatch = 16;
@@ -215,7 +207,6 @@ int PollCq(ibv_cq* verbs, int count, ibv_wc* wc) {
     for (int i = 0; i < got; ++i) wc[done++] = ToWc(batch[i]);
     if (got < wanted) break;
   }
-  if (done == 0 && count > 0) OnEmptyPoll(cq);
   return done;
 }
 
