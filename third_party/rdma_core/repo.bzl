@@ -6,13 +6,15 @@
            (checked). RDMA_CORE_APT_MIRROR names another mirror than the machine's first.
   http     the release tarball (checked).
 
+RDMA_CORE_VERSION chooses another of the pinned releases (pin.bzl) than the default one, for all ways but dir.
 RDMA_CORE_FETCH, a comma-separated list of these names, restricts and orders them (default: as above). When none
 works, the message lists every attempt and why it failed. A tree named by RDMA_CORE_DIR never falls through to another.
 """
 
 _PROVIDERS = ["rxe", "mlx5", "efa", "hns", "bnxt_re", "ionic"]
 
-# Prints the path of the downloaded orig tarball. $1 suite, $2 version of the source package.
+# Prints the path of the downloaded orig tarball. $1 suite, $2 release. Whatever the Debian revision, the tarball is the
+# release's.
 _APT_SOURCE = """
 set -eu
 state=$PWD/_apt
@@ -37,22 +39,24 @@ options=(
 )
 apt-get "${options[@]}" update >&2
 cd "$state"
-apt-get "${options[@]}" source --tar-only --download-only "rdma-core=$2" >&2
+package=$(apt-cache "${options[@]}" showsrc rdma-core | sed -n 's/^Version: //p' | grep -m 1 -F "$2-") ||
+  { echo "E: $1 has no rdma-core $2" >&2; exit 1; }
+apt-get "${options[@]}" source --tar-only --download-only "rdma-core=$package" >&2
 ls "$state"/rdma-core_*.orig.tar.*
 """
 
-def _unpack(ctx, tarball):
+def _unpack(ctx, version, tarball):
     """Checks and unpacks. Returns None, or what is wrong."""
     sum = ctx.execute(["sha256sum", tarball])
     if sum.return_code:
         return sum.stderr.strip()
     found = sum.stdout.split(" ")[0]
-    if found != ctx.attr.sha256:
-        return "%s has sha256 %s, the pinned one is %s" % (tarball, found, ctx.attr.sha256)
+    if found != ctx.attr.sha256s[version]:
+        return "%s has sha256 %s, the pinned one of %s is %s" % (tarball, found, version, ctx.attr.sha256s[version])
     tar = ctx.execute(["tar", "-xf", tarball, "--strip-components=1"])
     return tar.stderr.strip() if tar.return_code else None
 
-def _from_dir(ctx):
+def _from_dir(ctx, _version):
     name = ctx.os.environ.get("RDMA_CORE_DIR", "")
     if not name:
         return "RDMA_CORE_DIR is not set"
@@ -63,27 +67,27 @@ def _from_dir(ctx):
         ctx.symlink(tree.get_child(part), part)
     return None
 
-def _from_tarball(ctx):
+def _from_tarball(ctx, version):
     name = ctx.os.environ.get("RDMA_CORE_TARBALL", "")
-    return _unpack(ctx, name) if name else "RDMA_CORE_TARBALL is not set"
+    return _unpack(ctx, version, name) if name else "RDMA_CORE_TARBALL is not set"
 
-def _from_apt(ctx):
+def _from_apt(ctx, version):
     if not ctx.which("apt-get"):
         return "no apt-get on this machine"
-    errors = []
-    for suite, version in ctx.attr.apt.items():
-        ctx.report_progress("apt-get source rdma-core=%s from %s" % (version, suite))
-        got = ctx.execute(["bash", "-c", _APT_SOURCE, "apt", suite, version], timeout = 600)
-        error = _unpack(ctx, got.stdout.strip()) if got.return_code == 0 else got.stderr.strip()[-600:]
-        ctx.delete("_apt")
-        if not error:
-            return None
-        errors.append("%s %s: %s" % (suite, version, error))
-    return "; ".join(errors)
+    suite = ctx.attr.suites[version]
+    ctx.report_progress("apt-get source rdma-core %s of %s" % (version, suite))
+    got = ctx.execute(["bash", "-c", _APT_SOURCE, "apt", suite, version], timeout = 600)
+    if got.return_code:
+        error = "; ".join([line for line in got.stderr.split("\n") if line[:2] in ["E:", "W:"]]) or got.stderr[-300:]
+    else:
+        error = _unpack(ctx, version, got.stdout.strip())
+    ctx.delete("_apt")
+    return error
 
-def _from_http(ctx):
-    got = ctx.download(ctx.attr.urls, "_source.tar.gz", allow_fail = True, sha256 = ctx.attr.sha256)
-    error = _unpack(ctx, "_source.tar.gz") if got.success else "download failed: " + ", ".join(ctx.attr.urls)
+def _from_http(ctx, version):
+    url = ctx.attr.urls[version]
+    got = ctx.download(url, "_source.tar.gz", allow_fail = True, sha256 = ctx.attr.sha256s[version])
+    error = _unpack(ctx, version, "_source.tar.gz") if got.success else "download failed: " + url
     ctx.delete("_source.tar.gz")
     return error
 
@@ -91,16 +95,20 @@ _WAYS = {"dir": _from_dir, "tarball": _from_tarball, "apt": _from_apt, "http": _
 
 def _fetch(ctx):
     """Returns the name of the way that worked."""
+    version = ctx.os.environ.get("RDMA_CORE_VERSION", "") or ctx.attr.default_version
+    if version not in ctx.attr.sha256s:
+        fail("RDMA_CORE_VERSION=%s: the pinned releases are %s; for another one set RDMA_CORE_DIR" %
+             (version, ", ".join(sorted(ctx.attr.sha256s))))
     tried = []
     for way in ctx.os.environ.get("RDMA_CORE_FETCH", "dir,tarball,apt,http").split(","):
         if way not in _WAYS:
             fail("RDMA_CORE_FETCH: '%s' is none of %s" % (way, ", ".join(_WAYS)))
-        error = _WAYS[way](ctx)
+        error = _WAYS[way](ctx, version)
         if not error:
             return way
         tried.append("%s: %s" % (way, error))
     fail("rdma-core %s could not be had. Tried:\n  %s\nRemedy: set RDMA_CORE_DIR to the absolute path of an unpacked rdma-core." %
-         (ctx.attr.version, "\n  ".join(tried)))
+         (version, "\n  ".join(tried)))
 
 def _between(text, before, after, what):
     parts = text.split(before)
@@ -140,13 +148,14 @@ rdma_core_repository = repository_rule(
         "RDMA_CORE_DIR",
         "RDMA_CORE_FETCH",
         "RDMA_CORE_TARBALL",
+        "RDMA_CORE_VERSION",
     ],
     attrs = {
-        "apt": attr.string_dict(doc = "Debian suite -> version of its source package"),
         "build_file": attr.label(default = "//third_party/rdma_core:rdma_core.BUILD"),
+        "default_version": attr.string(mandatory = True),
         "seam": attr.label(default = "//third_party/rdma_core/seam:seam.h"),
-        "sha256": attr.string(mandatory = True, doc = "of the release tarball"),
-        "urls": attr.string_list(),
-        "version": attr.string(mandatory = True),
+        "sha256s": attr.string_dict(doc = "release -> checksum of its tarball"),
+        "suites": attr.string_dict(doc = "release -> a Debian suite with its source package"),
+        "urls": attr.string_dict(doc = "release -> its tarball"),
     },
 )
