@@ -1,0 +1,301 @@
+// CONC: concurrency and thread domains. Run under ThreadSanitizer too.
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "conformance/fixture/bed.h"
+#include "conformance/fixture/options.h"
+#include "conformance/fixture/pair.h"
+#include "conformance/fixture/post.h"
+#include "conformance/fixture/record.h"
+#include "conformance/fixture/traffic.h"
+
+namespace qpexam::conformance {
+namespace {
+
+class Conc : public Conformance {
+ protected:
+  Pair& RcPair(uint32_t depth, ibv_pd* pd = nullptr, ibv_cq* send_cq = nullptr) {
+    PairOptions options;
+    options.ops = Bits({Op::kSend, Op::kWrite, Op::kRead});
+    options.send_wr = depth;
+    options.pd = pd;
+    options.send_cq = send_cq;
+    return bed().Connect(options);
+  }
+  // A signaled 8-byte WRITE.
+  static Wr Write(Memory& memory, uint64_t id) {
+    Wr wr;
+    wr.op = Op::kWrite;
+    wr.id = id;
+    wr.sge = {memory.sge(0, 8)};
+    wr.rkey = memory.rkey();
+    wr.remote = memory.address(64);
+    return wr;
+  }
+  // Ids of triples: thread, round, index within the triple.
+  static uint64_t TripleId(int thread, int round, int index) {
+    return static_cast<uint64_t>(thread) << 48 | static_cast<uint64_t>(round) << 4 |
+           static_cast<uint64_t>(index);
+  }
+  // Other threads run in real time, so their poller waits in real time on every provider.
+  static bool UntilReal(std::chrono::seconds limit, const std::function<bool()>& done) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    for (;;) {
+      if (done()) return true;
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::yield();
+    }
+  }
+  ibv_pd* ParentDomain(ibv_td* td) {
+    ibv_parent_domain_init_attr attr{};
+    attr.pd = bed().pd();
+    attr.td = td;
+    ibv_pd* pd = ibv_alloc_parent_domain(bed().context(), &attr);
+    if (pd == nullptr) throw NotApplicable{"ibv_alloc_parent_domain is refused"};
+    bed().Own(pd, [pd] { return ibv_dealloc_pd(pd); });
+    return pd;
+  }
+  ibv_td* ThreadDomain() {
+    ibv_td_init_attr attr{};
+    ibv_td* td = ibv_alloc_td(bed().context(), &attr);
+    if (td == nullptr) throw NotApplicable{"ibv_alloc_td is refused"};
+    bed().Own(td, [td] { return ibv_dealloc_td(td); });
+    return td;
+  }
+
+  // Several threads post triples on one QP while this thread polls. Empty, or what went wrong.
+  std::string Triples(Pair& pair, int threads, int rounds, bool by_list_in_last) {
+    Memory& memory = bed().Mem(256);
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> posters;
+    for (int t = 0; t < threads; ++t) {
+      posters.emplace_back([&, t] {
+        for (int round = 0; round < rounds && !stop; ++round) {
+          std::vector<Wr> wrs;
+          for (int i = 0; i < 3; ++i) wrs.push_back(Write(memory, TripleId(t + 1, round, i)));
+          // A full queue is tried again once the poller has made room.
+          for (;;) {
+            std::size_t bad = 0;
+            const bool by_list = by_list_in_last && t == threads - 1;
+            const int rc = by_list ? PostSend(pair.a, wrs, &bad) : Post(pair.a, wrs);
+            if (rc == 0 || stop) break;
+            if (by_list) wrs.erase(wrs.begin(), wrs.begin() + static_cast<long>(bad));
+            std::this_thread::yield();
+          }
+        }
+      });
+    }
+    const std::size_t total = static_cast<std::size_t>(threads) * rounds * 3;
+    std::vector<uint64_t> ids;
+    ids.reserve(total);
+    std::string problem;
+    UntilReal(100s, [&] {
+      for (const ibv_wc& wc : PollNow(pair.a.send_cq)) {
+        if (wc.status != IBV_WC_SUCCESS && problem.empty()) {
+          problem = std::string("status ") + ibv_wc_status_str(wc.status);
+        }
+        ids.push_back(wc.wr_id);
+      }
+      return ids.size() >= total || !problem.empty();
+    });
+    stop = true;
+    for (std::thread& poster : posters) poster.join();
+    if (!problem.empty()) return problem;
+    if (ids.size() != total) {
+      return std::to_string(ids.size()) + " completions of " + std::to_string(total);
+    }
+    // Each thread's ids come in its order; a region's triple is never split.
+    std::vector<uint64_t> next(threads + 1, 0);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const int t = static_cast<int>(ids[i] >> 48);
+      if (t < 1 || t > threads) return "unknown id " + std::to_string(ids[i]);
+      const uint64_t expected = TripleId(t, static_cast<int>(next[t] / 3), next[t] % 3);
+      if (ids[i] != expected) return "thread " + std::to_string(t) + ": a completion out of order";
+      ++next[t];
+      const bool region = !(by_list_in_last && t == threads);
+      if (region && (ids[i] & 3) != 0 && ids[i - 1] != ids[i] - 1) {
+        return "a region of thread " + std::to_string(t) + " was split";
+      }
+    }
+    return "";
+  }
+};
+
+QPX_TEST(Conc, RegionsExcludeEachOther, "WR-CONC-001") {
+  Pair& pair = RcPair(48);
+  const std::string problem = Triples(pair, 3, Repetitions(100000), false);
+  EXPECT_CLAUSE("WR-CONC-001", problem.empty()) << problem;
+}
+
+QPX_TEST(Conc, PostSendStaysOutsideRegions, "WR-CONC-002") {
+  Pair& pair = RcPair(48);
+  const std::string problem = Triples(pair, 2, Repetitions(100000), true);
+  EXPECT_CLAUSE("WR-CONC-002", problem.empty()) << problem;
+}
+
+QPX_TEST(Conc, AQpWithAThreadDomainWorks, "WR-CONC-003") {
+  ibv_pd* pd = ParentDomain(ThreadDomain());
+  PairOptions options;
+  options.pd = pd;
+  options.inline_data = 16;
+  for (const Op op : {Op::kSend, Op::kSendImm, Op::kWrite, Op::kWriteImm, Op::kRead, Op::kCmpSwp,
+                      Op::kFetchAdd}) {
+    options.ops = Info(op).bit;
+    Pair& pair = bed().Connect(options);
+    Traffic traffic(bed(), pair);
+    uint64_t id = 1;
+    for (const Setter setter : SettersOf(op)) {
+      if (IsInline(setter) && pair.a.cap.max_inline_data < 8) continue;
+      // Past the ring's end, with an abort between.
+      for (int i = 0; i < 20; ++i) {
+        ibv_wr_start(pair.a.ex);
+        ibv_wr_abort(pair.a.ex);
+        const std::string problem = traffic.Run(traffic.Make(op, id++, Shape{setter, 8, 1}));
+        ASSERT_CLAUSE("WR-CONC-003", problem.empty())
+            << Info(op).name << " by " << Name(setter) << ": " << problem;
+      }
+    }
+  }
+}
+
+QPX_TEST(Conc, TwoThreadsInOneRegionAreReported, "WR-CONC-004") {
+  ibv_pd* pd = ParentDomain(ThreadDomain());
+  PairOptions options;
+  options.pd = pd;
+  Pair& pair = bed().Connect(options);
+  ReferenceOnly();
+  ibv_wr_start(pair.a.ex);
+  std::thread other([&] {
+    ibv_wr_send(pair.a.ex);  // the region belongs to the first thread
+  });
+  other.join();
+  ibv_wr_abort(pair.a.ex);
+  EXPECT_CLAUSE("WR-CONC-004", Linted("WR-CONC-004"));
+}
+
+QPX_TEST(Conc, ThreadsOnTheirOwnQpsNeverDeadlock, "WR-CONC-005") {
+  ibv_cq* shared = bed().Cq(1024);
+  Pair& one = RcPair(16, nullptr, shared);
+  Pair& two = RcPair(16, nullptr, shared);
+  Memory& memory = bed().Mem(256);
+  const int rounds = Repetitions(100000);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> posters;
+  for (Pair* pair : {&one, &two}) {
+    posters.emplace_back([&, pair] {
+      for (int round = 0; round < rounds && !stop; ++round) {
+        std::vector<Wr> wrs;
+        for (int i = 0; i < 3; ++i) wrs.push_back(Write(memory, i));
+        while (Post(pair->a, wrs) != 0 && !stop) std::this_thread::yield();
+      }
+    });
+  }
+  const std::size_t total = static_cast<std::size_t>(rounds) * 6;
+  std::size_t seen = 0;
+  const bool done = UntilReal(100s, [&] {
+    seen += PollNow(shared).size();
+    return seen >= total;
+  });
+  stop = true;
+  for (std::thread& poster : posters) poster.join();
+  EXPECT_CLAUSE("WR-CONC-005", done) << seen << " completions of " << total;
+}
+
+QPX_TEST(Conc, APolledSlotIsFreeForThePoster, "WR-CONC-006") {
+  Pair& pair = RcPair(16);
+  Memory& memory = bed().Mem(256);
+  const int count = Repetitions(1000000);
+  const uint64_t cap = pair.a.cap.max_send_wr;
+  std::atomic<uint64_t> counted{0};
+  std::atomic<uint64_t> refused{0};
+  std::atomic<bool> stop{false};
+  std::thread poster([&] {
+    for (uint64_t posted = 0; posted < static_cast<uint64_t>(count) && !stop;) {
+      if (posted - counted.load(std::memory_order_acquire) >= cap) {
+        std::this_thread::yield();
+        continue;
+      }
+      if (Post(pair.a, Write(memory, posted)) != 0) {
+        ++refused;
+        break;
+      }
+      ++posted;
+    }
+  });
+  const bool done = UntilReal(100s, [&] {
+    const std::size_t got = PollNow(pair.a.send_cq).size();
+    counted.fetch_add(got, std::memory_order_release);
+    return counted.load() >= static_cast<uint64_t>(count) || refused > 0;
+  });
+  stop = true;
+  poster.join();
+  EXPECT_CLAUSE("WR-CONC-006", refused == 0)
+      << "refused although fewer than " << cap << " requests were unpolled";
+  EXPECT_CLAUSE("WR-CONC-006", done) << counted << " of " << count << " completions";
+}
+
+QPX_TEST(Conc, FlagsWrittenByAnotherThreadAreReported, "WR-CONC-007") {
+  Pair& pair = RcPair(16);
+  Memory& memory = bed().Mem(256);
+  ReferenceOnly();
+  ibv_wr_start(pair.a.ex);
+  pair.a.ex->wr_id = 1;
+  pair.a.ex->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_rdma_write(pair.a.ex, memory.rkey(), memory.address(64));
+  // The other thread writes the members and leaves: no race in time, but not its region.
+  std::thread other([&] {
+    pair.a.ex->wr_flags = 0;
+    ibv_wr_set_sge(pair.a.ex, memory.lkey(), memory.address(), 8);
+  });
+  other.join();
+  ibv_wr_abort(pair.a.ex);
+  EXPECT_CLAUSE("WR-CONC-007", Linted("WR-CONC-007"));
+}
+
+QPX_TEST(Conc, AParentDomainIsItsPd, "WR-CONC-008") {
+  for (const bool with_td : {false, true}) {
+    ibv_pd* parent = ParentDomain(with_td ? ThreadDomain() : nullptr);
+    // The QPs on one, the memory on the other, both ways.
+    for (const bool qp_on_parent : {true, false}) {
+      PairOptions options;
+      options.ops = Bits({Op::kSend, Op::kWrite, Op::kRead});
+      options.pd = qp_on_parent ? parent : bed().pd();
+      Pair& pair = bed().Connect(options);
+      ibv_pd* memory_pd = qp_on_parent ? bed().pd() : parent;
+      Memory& local = bed().Mem(256, kAllAccess, memory_pd);
+      Memory& remote = bed().Mem(256, kAllAccess, memory_pd);
+      for (const Op op : {Op::kSend, Op::kWrite, Op::kRead}) {
+        if (op == Op::kSend) {
+          ASSERT_CLAUSE("WR-CONC-008", PostRecv(pair.b, 1, {remote.sge(128, 64)}) == 0);
+        }
+        Wr wr;
+        wr.op = op;
+        wr.id = 1;
+        wr.sge = {local.sge(0, 64)};
+        wr.rkey = remote.rkey();
+        wr.remote = remote.address();
+        ASSERT_CLAUSE("WR-CONC-008", Post(pair.a, wr) == 0);
+        const std::string differs = Differs(Await(pair.a.send_cq, 1), {1});
+        EXPECT_CLAUSE("WR-CONC-008", differs.empty())
+            << Info(op).name << (with_td ? ", td" : ", no td")
+            << (qp_on_parent ? ", QP on the parent domain: " : ", memory on the parent domain: ")
+            << differs;
+      }
+      EXPECT_CLAUSE("WR-CONC-008", Await(pair.b.recv_cq, 1).size() == 1);
+    }
+  }
+}
+
+QPX_TEST(Conc, WithoutThreadDomainAParentDomainLocks, "WR-CONC-009") {
+  Pair& pair = RcPair(48, ParentDomain(nullptr));
+  const std::string problem = Triples(pair, 3, Repetitions(100000), false);
+  EXPECT_CLAUSE("WR-CONC-009", problem.empty()) << problem;
+}
+
+}  // namespace
+}  // namespace qpexam::conformance
