@@ -513,6 +513,7 @@ int CommandHandler::CreateCqFrom(uint64_t user_handle, uint32_t cqe, int32_t cha
     c_.cqs.Remove(made->handle);
     return err;
   }
+  made->facts.queue.library_object = user_handle;
   made->cq = cq.value;
   made->cq->owner = made;
   k_.cqs_[made->facts.number] = made;
@@ -631,6 +632,7 @@ int CommandHandler::CreateSrq() {
   model::Result<model::Srq> srq;
   if (err == 0) {
     made->facts.queue.number = made->facts.number;
+    made->facts.queue.library_object = request.user_handle;
     model::SrqInit init;
     init.pd = pd->pd;
     init.max_wr = made->facts.attr.max_wr;
@@ -771,6 +773,7 @@ int CommandHandler::CreateQpFrom(const ib_uverbs_ex_create_qp& request,
   if (err == 0) {
     f.sq.type = f.rq.type = f.type;
     f.sq.number = f.rq.number = f.number;
+    f.sq.library_object = f.rq.library_object = request.user_handle;
     init.cap.max_send_sge = f.cap.max_send_sge;
     init.cap.max_recv_sge = f.cap.max_recv_sge;
     qp = c_.engine->CreateQp(init);
@@ -884,6 +887,7 @@ int CommandHandler::ModifyQp() {
     if (a.qp_state == IBV_QPS_RESET) {
       qp->sends.clear();
       qp->receives.clear();
+      if (k_.observer != nullptr) k_.observer->OnQpReset(qp->facts);
       model().Reset(qp->facts);
     }
   }

@@ -6,7 +6,7 @@ void DecodedSend::Clear() {
   request = model::SendRequest();
   sge.clear();
   inline_data.clear();
-  ah_number = mw_rkey = mr_lkey = 0;
+  ah_number = ah_handle = mw_rkey = mr_lkey = 0;
   carries_wr_id = false;
   slots = 1;
   fails_with = IBV_WC_LOC_QP_OP_ERR;

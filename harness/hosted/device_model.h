@@ -45,6 +45,8 @@ struct Queue {
   Kind kind = Kind::kSend;
   model::QpType type{};  // of a send or receive queue
   uint32_t number = 0;   // QPN, SRQN or CQN
+  // The address of the ibv_qp, ibv_srq or ibv_cq, as the library named it at creation.
+  uint64_t library_object = 0;
 
   uint8_t* base = nullptr;  // first byte of the ring (rxe: of its header)
   size_t size = 0;
@@ -150,6 +152,7 @@ struct DecodedSend {
   std::vector<model::Sge> sge;
   std::vector<uint8_t> inline_data;
   uint32_t ah_number = 0;      // 0: none
+  uint32_t ah_handle = 0;      // of the library's ibv_ah; filled in by the kernel
   uint32_t mw_rkey = 0;        // BIND_MW: the window's current rkey
   uint32_t mr_lkey = 0;        // BIND_MW
   bool carries_wr_id = false;  // some devices never see it

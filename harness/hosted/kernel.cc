@@ -191,6 +191,7 @@ int KernelImpl::Open(HostedDevice* device) {
   context->kernel = this;
   context->device = device;
   context->fd = fd;
+  context->write_only = freedom.write_only;
   context->engine = fabric.OpenDevice(LimitsOf(device->model->traits().attr), this);
   context->engine->owner = context.get();
   ibv_gid gid = {};
@@ -223,7 +224,7 @@ void KernelImpl::Close(Context& c) {
 int KernelImpl::Ioctl(Context& context, unsigned long, void* argument) {
   auto* header = static_cast<ib_uverbs_ioctl_hdr*>(argument);
   Lock lock(fabric.mutex());
-  int err = freedom.write_only ? ENOTTY : Native(context, header);
+  int err = context.write_only ? ENOTTY : Native(context, header);
   if (err == 0) return 0;
   errno = err;
   return -1;

@@ -54,11 +54,14 @@ class SeamObserver {
   virtual ~SeamObserver() = default;
   // A send WQE was handed over and decoded. decoded.complaints are findings of their own.
   virtual void OnSend(const QpFacts& qp, Visibility visibility, const DecodedSend& decoded) = 0;
-  // A receive WQE of a QP, or of an SRQ (then qp_number is 0).
-  virtual void OnReceive(uint32_t qp_number, uint32_t srq_number,
-                         const DecodedReceive& decoded) = 0;
+  // A receive WQE of a QP's own or a shared queue; queue.next is its entry.
+  virtual void OnReceive(const Queue& queue, const DecodedReceive& decoded) = 0;
   // A CQE was written.
   virtual void OnCompletion(const CqFacts& cq, const NativeCompletion& completion) = 0;
+  // The QP goes to RESET, or ends; the CQ ends.
+  virtual void OnQpReset(const QpFacts& qp) = 0;
+  virtual void OnQpEnds(const QpFacts& qp) = 0;
+  virtual void OnCqEnds(const CqFacts& cq) = 0;
   // Anything else that no correct provider does: kind as in the report ("wqe", "kernel").
   virtual void OnMisuse(std::string_view kind, const std::string& what) = 0;
 };

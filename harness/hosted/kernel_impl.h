@@ -146,6 +146,7 @@ struct Context {
   model::Device* engine = nullptr;
   int fd = -1;
   int async_fd = -1;
+  bool write_only = false;  // libibverbs asks once, when the context is opened
 
   Handles<HostedPd> pds;
   Handles<HostedMr> mrs;

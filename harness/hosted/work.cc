@@ -37,7 +37,10 @@ void KernelImpl::ReadSendQueue(HostedQp& qp) {
     if (visibility == Visibility::kRequest) {
       if (d.ah_number != 0) {
         auto ah = ahs_.find(d.ah_number);
-        if (ah != ahs_.end()) r.ah = ah->second->ah;
+        if (ah != ahs_.end()) {
+          r.ah = ah->second->ah;
+          d.ah_handle = ah->second->handle;
+        }
       }
       if (model::NeedsAddress(qp.facts.type) && r.ah == nullptr) {
         d.complaints.push_back(fmt::format("address handle {} is none", d.ah_number));
@@ -83,7 +86,7 @@ void KernelImpl::ReadReceiveQueue(HostedQp& qp) {
   DeviceModel& model = qp.context->model();
   DecodedReceive& d = receive_scratch_;
   while (model.DecodeReceive(qp.facts.rq, &d) != Visibility::kNotYet) {
-    if (observer != nullptr) observer->OnReceive(qp.facts.number, 0, d);
+    if (observer != nullptr) observer->OnReceive(qp.facts.rq, d);
     PendingReceive pending = {next_token_++, d.wr_id, qp.facts.rq.next};
     ++qp.facts.rq.next;
     qp.receives.push_back(pending);
@@ -103,7 +106,7 @@ void KernelImpl::ReadSharedQueue(HostedSrq& srq) {
   DeviceModel& model = srq.context->model();
   DecodedReceive& d = receive_scratch_;
   while (model.DecodeReceive(srq.facts.queue, &d) != Visibility::kNotYet) {
-    if (observer != nullptr) observer->OnReceive(0, srq.facts.number, d);
+    if (observer != nullptr) observer->OnReceive(srq.facts.queue, d);
     PendingReceive pending = {next_token_++, d.wr_id, srq.facts.queue.next};
     ++srq.facts.queue.next;
     srq.pending.push_back(pending);
@@ -281,6 +284,7 @@ void KernelImpl::DestroyQp(HostedQp& qp) {
   // What has completed was completed before the QP ends: the CQ gets it, and the library drops it.
   ReleaseHeld();
   Context& context = *qp.context;
+  if (observer != nullptr) observer->OnQpEnds(qp.facts);
   qps_.erase(qp.facts.number);
   context.engine->DestroyQp(qp.qp);
   ReleaseMemory(context, qp);
@@ -296,6 +300,7 @@ void KernelImpl::DestroySrq(HostedSrq& srq) {
 
 void KernelImpl::DestroyCq(HostedCq& cq) {
   Context& context = *cq.context;
+  if (observer != nullptr) observer->OnCqEnds(cq.facts);
   cqs_.erase(cq.facts.number);
   context.engine->DestroyCq(cq.cq);
   ReleaseMemory(context, cq);

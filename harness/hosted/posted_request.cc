@@ -1,0 +1,197 @@
+#include "harness/hosted/posted_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace qpexam::hosted {
+namespace {
+
+using model::DataKind;
+using model::Operation;
+
+std::vector<model::Sge> WithoutEmpty(const std::vector<model::Sge>& list) {
+  std::vector<model::Sge> kept;
+  for (const model::Sge& sge : list) {
+    if (sge.length != 0) kept.push_back(sge);
+  }
+  return kept;
+}
+
+uint64_t TotalOf(const std::vector<model::Sge>& list) {
+  uint64_t total = 0;
+  for (const model::Sge& sge : list) total += sge.length;
+  return total;
+}
+
+uint32_t MeaningfulFlags(Operation op, model::QpType type, bool signal_all) {
+  uint32_t flags = signal_all ? 0 : IBV_SEND_SIGNALED;
+  if (type == model::QpType::kRc || type == model::QpType::kXrcSend) flags |= IBV_SEND_FENCE;
+  if (model::Info(op).solicited_allowed) flags |= IBV_SEND_SOLICITED;
+  return flags;
+}
+
+const char* KindName(DataKind kind) {
+  switch (kind) {
+    case DataKind::kUnset:
+      return "no data";
+    case DataKind::kSge:
+      return "SGEs";
+    case DataKind::kInline:
+      return "inline data";
+  }
+  return "";
+}
+
+void CompareData(const PostedRequest& p, const DecodedSend& d, std::vector<Difference>* out) {
+  const uint64_t want = p.data == DataKind::kInline ? p.inline_data.size() : TotalOf(p.sge);
+  const uint64_t got = d.request.data == DataKind::kInline ? d.inline_data.size() : TotalOf(d.sge);
+  if (want == 0 && got == 0) return;
+  const bool inline_posted = p.data == DataKind::kInline;
+  if (inline_posted != (d.request.data == DataKind::kInline)) {
+    out->push_back(
+        {inline_posted ? "WR-SAMPLE-007" : "WR-SGE-001",
+         fmt::format("{} posted, the WQE has {}", KindName(p.data), KindName(d.request.data))});
+    return;
+  }
+  if (want != got) {
+    out->push_back({inline_posted ? "WR-INL-004" : "WR-SGE-001",
+                    fmt::format("{} bytes posted, the WQE has {}", want, got)});
+    return;
+  }
+  if (inline_posted) {
+    if (p.inline_data != d.inline_data) {
+      auto at = std::mismatch(p.inline_data.begin(), p.inline_data.end(), d.inline_data.begin());
+      out->push_back({"WR-INL-001", fmt::format("inline data differs from byte {} on",
+                                                at.first - p.inline_data.begin())});
+    }
+    return;
+  }
+  std::vector<model::Sge> a = WithoutEmpty(p.sge), b = WithoutEmpty(d.sge);
+  if (a.size() != b.size()) {
+    out->push_back(
+        {"WR-SGE-001", fmt::format("{} SGEs posted, the WQE has {}", a.size(), b.size())});
+    return;
+  }
+  for (size_t i = 0; i < a.size(); ++i) {
+    const char* field = a[i].addr != b[i].addr       ? "address"
+                        : a[i].length != b[i].length ? "length"
+                        : a[i].lkey != b[i].lkey     ? "lkey"
+                                                     : nullptr;
+    if (field != nullptr) out->push_back({"WR-SGE-001", fmt::format("{} of SGE {}", field, i)});
+  }
+}
+
+}  // namespace
+
+void PostedRequest::Clear(Operation operation, uint64_t id, uint32_t send_flags) {
+  op = operation;
+  wr_id = id;
+  flags = send_flags & ~uint32_t{IBV_SEND_INLINE};
+  imm = 0;
+  rkey = mw_rkey = mr_lkey = 0;
+  remote_addr = compare_or_add = swap = flush_length = bind_length = 0;
+  flush_type = flush_level = 0;
+  bind_access = 0;
+  new_key_known = true;
+  ah_handle = remote_qpn = remote_qkey = 0;
+  std::memset(atomic_write, 0, sizeof atomic_write);
+  data = DataKind::kUnset;
+  sge.clear();
+  inline_data.clear();
+}
+
+std::vector<Difference> Compare(const PostedRequest& p, const QpFacts& qp, const DecodedSend& d) {
+  std::vector<Difference> out;
+  const model::SendRequest& r = d.request;
+  if (p.op != r.op) {
+    out.push_back({"WR-BUILD-001", fmt::format("posted {}, the WQE is {}", model::Info(p.op).name,
+                                               model::Info(r.op).name)});
+    return out;
+  }
+  auto differs = [&out](const char* clause, bool same, const char* field) {
+    if (!same) out.push_back({clause, fmt::format("{} differs", field)});
+  };
+  if (d.carries_wr_id) differs("WR-SAMPLE-001", p.wr_id == r.wr_id.value, "wr_id");
+  const uint32_t flags = MeaningfulFlags(p.op, qp.type, qp.signal_all);
+  if ((p.flags & flags) != (r.flags & flags)) {
+    out.push_back({"WR-SAMPLE-002", fmt::format("flags {:#x} posted, the WQE has {:#x}",
+                                                p.flags & flags, r.flags & flags)});
+  }
+  const model::OperationInfo& info = model::Info(p.op);
+  if (info.takes_rkey) {
+    differs("WR-BUILD-003", p.rkey == r.rkey.value, "rkey");
+    differs("WR-BUILD-003", p.remote_addr == r.remote_addr.value, "remote_addr");
+  }
+  switch (p.op) {
+    case Operation::kSendWithImm:
+    case Operation::kRdmaWriteWithImm:
+      differs("WR-DATA-002", p.imm == r.imm, "imm_data");
+      break;
+    case Operation::kSendWithInv:
+    case Operation::kLocalInv:
+      differs("WR-DATA-003", p.rkey == r.rkey.value, "the key to invalidate");
+      break;
+    case Operation::kAtomicCmpAndSwp:
+      differs("WR-DATA-010", p.swap == r.swap, "swap");
+      [[fallthrough]];
+    case Operation::kAtomicFetchAndAdd:
+      differs(p.op == Operation::kAtomicCmpAndSwp ? "WR-DATA-010" : "WR-DATA-011",
+              p.compare_or_add == r.compare_or_add,
+              p.op == Operation::kAtomicCmpAndSwp ? "compare" : "add");
+      break;
+    case Operation::kFlush:
+      if (p.flush_length != r.flush_length) {
+        out.push_back({"WR-DATA-020", fmt::format("FLUSH of {} bytes posted, the WQE has {}",
+                                                  p.flush_length, r.flush_length)});
+      }
+      differs("WR-DATA-016", p.flush_type == r.flush_type, "type");
+      differs("WR-DATA-017", p.flush_level == r.flush_level, "level");
+      break;
+    case Operation::kAtomicWrite:
+      differs("WR-DATA-023", std::memcmp(p.atomic_write, r.atomic_write, 8) == 0, "the value");
+      break;
+    case Operation::kBindMw:
+      differs("WR-MW-004", p.mw_rkey == d.mw_rkey, "the window's key");
+      differs("WR-MW-004", !p.new_key_known || p.rkey == r.bind_rkey.value, "the new key");
+      differs("WR-MW-004", p.mr_lkey == d.mr_lkey, "the region's key");
+      differs("WR-MW-004", p.remote_addr == r.bind_addr, "the address");
+      differs("WR-MW-004", p.bind_length == r.bind_length, "the length");
+      differs("WR-MW-004", p.bind_access == r.bind_access, "the access flags");
+      break;
+    default:
+      break;
+  }
+  if (model::NeedsAddress(qp.type)) {
+    differs("WR-UD-001", p.ah_handle == d.ah_handle, "the address handle");
+    differs("WR-UD-001", p.remote_qpn == r.remote_qpn.value, "remote_qpn");
+    differs("WR-UD-001", p.remote_qkey == r.remote_qkey.value, "remote_qkey");
+  }
+  switch (info.data) {
+    case model::DataRule::kNone:
+    case model::DataRule::kNoneTolerated:
+      break;
+    default:
+      CompareData(p, d, &out);
+  }
+  return out;
+}
+
+std::string Describe(const PostedRequest& p) {
+  std::string text = fmt::format("{} wr_id={:#x}", model::Info(p.op).name, p.wr_id);
+  switch (p.data) {
+    case DataKind::kUnset:
+      break;
+    case DataKind::kSge:
+      text += fmt::format(" ({} SGE{}, {} bytes)", p.sge.size(), p.sge.size() == 1 ? "" : "s",
+                          TotalOf(p.sge));
+      break;
+    case DataKind::kInline:
+      text += fmt::format(" ({} bytes inline)", p.inline_data.size());
+      break;
+  }
+  return text;
+}
+
+}  // namespace qpexam::hosted

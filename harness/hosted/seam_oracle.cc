@@ -1,0 +1,979 @@
+#include "harness/hosted/seam_oracle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+
+#include "harness/hosted/lock_watch.h"
+#include "harness/hosted/posted_request.h"
+
+namespace qpexam::hosted {
+namespace {
+
+using model::DataKind;
+using model::Operation;
+
+// Regions and polls that this thread has open.
+thread_local int t_open = 0;
+
+// A call that hands requests over: a region being completed, a list being posted.
+struct Posting {
+  const std::vector<PostedRequest>* requests = nullptr;
+  size_t count = 0;
+  size_t handed_over = 0;
+  const void* thread = nullptr;
+};
+
+const void* ThisThread() { return &t_open; }
+
+struct PostedReceive {
+  uint64_t wr_id = 0;
+  std::vector<model::Sge> sge;
+};
+
+// The wr_ids of entries of one work queue, for devices whose CQEs do not carry them.
+class EntryIds {
+ public:
+  void Add(uint32_t entry, uint64_t wr_id) { ids_.push_back({entry, wr_id}); }
+  // The id of an entry, which is then forgotten; of a send queue with all before it.
+  bool Take(uint32_t entry, bool in_order, uint64_t* wr_id) {
+    auto it = std::find_if(ids_.begin(), ids_.end(),
+                           [entry](const auto& id) { return id.first == entry; });
+    if (it == ids_.end()) return false;
+    *wr_id = it->second;
+    ids_.erase(in_order ? ids_.begin() : it, it + 1);
+    return true;
+  }
+  void Clear() { ids_.clear(); }
+
+ private:
+  std::deque<std::pair<uint32_t, uint64_t>> ids_;
+};
+
+struct WatchedQueue {
+  std::deque<PostedReceive> posted;
+  EntryIds ids;
+};
+
+struct WatchedQp {
+  ibv_qp_ex original = {};  // function pointers
+  std::vector<PostedRequest> region;
+  size_t region_count = 0;
+  std::vector<Posting*> postings;
+  EntryIds send_ids;
+  WatchedQueue receive;
+
+  PostedRequest* Last() { return region_count > 0 ? &region[region_count - 1] : nullptr; }
+  PostedRequest& Next() {
+    if (region_count == region.size()) region.emplace_back();
+    return region[region_count++];
+  }
+};
+
+// A CQE that was written and that the library has yet to return.
+struct WrittenCqe {
+  model::Completion completion;
+  bool optional = false;  // its QP was reset or destroyed: WR-COMP-013
+};
+
+struct WatchedCq {
+  ibv_cq_ex original = {};
+  std::deque<WrittenCqe> written;
+};
+
+struct AttachedContext {
+  ibv_context_ops ops = {};
+  ibv_qp* (*create_qp_ex)(ibv_context*, ibv_qp_init_attr_ex*) = nullptr;
+  ibv_cq_ex* (*create_cq_ex)(ibv_context*, ibv_cq_init_attr_ex*) = nullptr;
+};
+
+std::string Hex(Bytes bytes) {
+  std::string text;
+  // Long WQEs are mostly payload; what matters is in front.
+  for (size_t i = 0; i < std::min<size_t>(bytes.size, 256); ++i) {
+    if (i != 0 && i % 16 == 0) text += '\n';
+    text += fmt::format("{:02x}", bytes[i]);
+  }
+  return text;
+}
+
+}  // namespace
+
+class SeamOracle::Impl {
+ public:
+  explicit Impl(Kernel* kernel) : kernel(kernel) {}
+
+  void Attach(ibv_context* context);
+  WatchedQp* Qp(const void* qp) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return QpLocked(qp);
+  }
+  WatchedQp* QpLocked(const void* qp) {
+    std::unique_ptr<WatchedQp>& slot = qps[qp];
+    if (slot == nullptr) slot = std::make_unique<WatchedQp>();
+    return slot.get();
+  }
+  WatchedCq* Cq(const void* cq) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return CqLocked(cq);
+  }
+  WatchedCq* CqLocked(const void* cq) {
+    std::unique_ptr<WatchedCq>& slot = cqs[cq];
+    if (slot == nullptr) slot = std::make_unique<WatchedCq>();
+    return slot.get();
+  }
+  AttachedContext& Context(ibv_context* context) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return contexts[context];
+  }
+
+  void Find(std::string kind, std::string clause, std::string what, std::string raw = "") {
+    std::lock_guard<std::mutex> lock(mutex);
+    FindLocked(std::move(kind), std::move(clause), std::move(what), std::move(raw));
+  }
+  void FindLocked(std::string kind, std::string clause, std::string what, std::string raw = "") {
+    if (!seen.insert(kind + what).second) return;
+    found.push_back({std::move(kind), std::move(clause), std::move(what), std::move(raw)});
+  }
+  // After every call into the library.
+  void CheckLocks(const char* call, const char* clause) {
+    for (const std::string& what : LockWatch::Take()) {
+      Find("lock", clause, fmt::format("{} {}", call, what));
+    }
+    if (t_open == 0 && LockWatch::HeldByThisThread() != 0) {
+      Find("lock", clause,
+           fmt::format("{} leaves {} lock(s) held, with no region or poll open", call,
+                       LockWatch::HeldByThisThread()));
+      LockWatch::ForgetThisThread();
+    }
+  }
+
+  void Begin(WatchedQp& qp, Posting* posting) {
+    std::lock_guard<std::mutex> lock(mutex);
+    posting->thread = ThisThread();
+    qp.postings.push_back(posting);
+  }
+  void End(WatchedQp& qp, Posting* posting) {
+    std::lock_guard<std::mutex> lock(mutex);
+    qp.postings.erase(std::find(qp.postings.begin(), qp.postings.end(), posting));
+  }
+  // The request that a WQE with this wr_id should be, of the calls that are under way; the calling
+  // thread's first, for a doorbell may cover what another thread has just written.
+  const PostedRequest* Claim(WatchedQp& qp, const DecodedSend& decoded) {
+    Posting* choice = nullptr;
+    for (Posting* p : qp.postings) {
+      if (p->handed_over >= p->count) continue;
+      const PostedRequest& next = (*p->requests)[p->handed_over];
+      const bool same = !decoded.carries_wr_id || next.wr_id == decoded.request.wr_id.value;
+      if (choice == nullptr || (same && p->thread == ThisThread())) choice = p;
+    }
+    if (choice == nullptr) return nullptr;
+    return &(*choice->requests)[choice->handed_over++];
+  }
+
+  void MatchCompletion(WatchedCq& cq, const model::Completion& seen, uint32_t fields);
+  void CheckEmpty(WatchedCq& cq, const char* call);
+  void ReadEx(ibv_cq_ex* cq);
+
+  Kernel* const kernel;
+  std::mutex mutex;
+  std::unordered_map<const void*, std::unique_ptr<WatchedQp>> qps;
+  std::unordered_map<const void*, std::unique_ptr<WatchedCq>> cqs;
+  std::unordered_map<const void*, WatchedQueue> srqs;
+  std::unordered_map<const void*, AttachedContext> contexts;
+  std::vector<SeamFinding> found;
+  std::set<std::string> seen;
+  uint64_t requests = 0, completions = 0;
+};
+
+namespace {
+
+SeamOracle::Impl* g_oracle = nullptr;
+
+// --- Regions: wrappers of the ibv_qp_ex members
+// ---------------------------------------------------
+
+PostedRequest* Build(ibv_qp_ex* qp, WatchedQp* w, Operation op) {
+  PostedRequest& r = w->Next();
+  r.Clear(op, qp->wr_id, qp->wr_flags);
+  return &r;
+}
+
+PostedRequest* BuildRemote(ibv_qp_ex* qp, WatchedQp* w, Operation op, uint32_t rkey,
+                           uint64_t addr) {
+  PostedRequest* r = Build(qp, w, op);
+  r->rkey = rkey;
+  r->remote_addr = addr;
+  return r;
+}
+
+void WrStart(ibv_qp_ex* qp) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  w->original.wr_start(qp);
+  ++t_open;
+  w->region_count = 0;
+}
+
+int WrComplete(ibv_qp_ex* qp) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  Posting posting;
+  posting.requests = &w->region;
+  posting.count = w->region_count;
+  g_oracle->Begin(*w, &posting);
+  const ibv_qp_state state = qp->qp_base.state;
+  // After the call the region is another thread's, and so is w->region.
+  int rc = w->original.wr_complete(qp);
+  g_oracle->End(*w, &posting);
+  --t_open;
+  if (rc == 0 && posting.handed_over < posting.count && state >= IBV_QPS_RTS) {
+    g_oracle->Find("wqe", "WR-ATOM-007",
+                   fmt::format("ibv_wr_complete() returned 0, but the device got {} of {} requests",
+                               posting.handed_over, posting.count));
+  }
+  if (rc != 0 && posting.handed_over != 0) {
+    g_oracle->Find("residue", "WR-ATOM-002",
+                   fmt::format("ibv_wr_complete() failed, but the device got {} of {} requests",
+                               posting.handed_over, posting.count));
+  }
+  g_oracle->CheckLocks("ibv_wr_complete()", "WR-CONC-001");
+  return rc;
+}
+
+void WrAbort(ibv_qp_ex* qp) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  w->original.wr_abort(qp);
+  --t_open;
+  g_oracle->CheckLocks("ibv_wr_abort()", "WR-CONC-001");
+}
+
+void WrRdmaWrite(ibv_qp_ex* qp, uint32_t rkey, uint64_t addr) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  BuildRemote(qp, w, Operation::kRdmaWrite, rkey, addr);
+  w->original.wr_rdma_write(qp, rkey, addr);
+}
+void WrRdmaWriteImm(ibv_qp_ex* qp, uint32_t rkey, uint64_t addr, __be32 imm) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  BuildRemote(qp, w, Operation::kRdmaWriteWithImm, rkey, addr)->imm = imm;
+  w->original.wr_rdma_write_imm(qp, rkey, addr, imm);
+}
+void WrRdmaRead(ibv_qp_ex* qp, uint32_t rkey, uint64_t addr) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  BuildRemote(qp, w, Operation::kRdmaRead, rkey, addr);
+  w->original.wr_rdma_read(qp, rkey, addr);
+}
+void WrAtomicCmpSwp(ibv_qp_ex* qp, uint32_t rkey, uint64_t addr, uint64_t compare, uint64_t swap) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  PostedRequest* r = BuildRemote(qp, w, Operation::kAtomicCmpAndSwp, rkey, addr);
+  r->compare_or_add = compare;
+  r->swap = swap;
+  w->original.wr_atomic_cmp_swp(qp, rkey, addr, compare, swap);
+}
+void WrAtomicFetchAdd(ibv_qp_ex* qp, uint32_t rkey, uint64_t addr, uint64_t add) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  BuildRemote(qp, w, Operation::kAtomicFetchAndAdd, rkey, addr)->compare_or_add = add;
+  w->original.wr_atomic_fetch_add(qp, rkey, addr, add);
+}
+void WrBindMw(ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  PostedRequest* r = BuildRemote(qp, w, Operation::kBindMw, rkey, info->addr);
+  r->mw_rkey = mw->rkey;
+  r->mr_lkey = info->mr != nullptr ? info->mr->lkey : 0;
+  r->bind_length = info->length;
+  r->bind_access = info->mw_access_flags;
+  w->original.wr_bind_mw(qp, mw, rkey, info);
+}
+void WrLocalInv(ibv_qp_ex* qp, uint32_t rkey) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  Build(qp, w, Operation::kLocalInv)->rkey = rkey;
+  w->original.wr_local_inv(qp, rkey);
+}
+void WrSend(ibv_qp_ex* qp) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  Build(qp, w, Operation::kSend);
+  w->original.wr_send(qp);
+}
+void WrSendImm(ibv_qp_ex* qp, __be32 imm) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  Build(qp, w, Operation::kSendWithImm)->imm = imm;
+  w->original.wr_send_imm(qp, imm);
+}
+void WrSendInv(ibv_qp_ex* qp, uint32_t rkey) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  Build(qp, w, Operation::kSendWithInv)->rkey = rkey;
+  w->original.wr_send_inv(qp, rkey);
+}
+void WrSendTso(ibv_qp_ex* qp, void* header, uint16_t header_size, uint16_t mss) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  Build(qp, w, Operation::kTso);
+  w->original.wr_send_tso(qp, header, header_size, mss);
+}
+
+// FLUSH and ATOMIC_WRITE: members of newer libraries only.
+template <typename T>
+struct NewerBuilders {
+  template <typename Q>
+  static auto Replace(Q* qp, int) -> decltype(qp->wr_flush, void()) {
+    if (qp->wr_flush != nullptr) qp->wr_flush = Flush<Q>;
+    if (qp->wr_atomic_write != nullptr) qp->wr_atomic_write = AtomicWrite<Q>;
+  }
+  template <typename Q>
+  static void Replace(Q*, long) {}
+
+  template <typename Q>
+  static void Flush(Q* qp, uint32_t rkey, uint64_t addr, size_t length, uint8_t type,
+                    uint8_t level) {
+    WatchedQp* w = g_oracle->Qp(qp);
+    PostedRequest* r = BuildRemote(qp, w, Operation::kFlush, rkey, addr);
+    r->flush_length = length;
+    r->flush_type = type;
+    r->flush_level = level;
+    w->original.wr_flush(qp, rkey, addr, length, type, level);
+  }
+  template <typename Q>
+  static void AtomicWrite(Q* qp, uint32_t rkey, uint64_t addr, const void* value) {
+    WatchedQp* w = g_oracle->Qp(qp);
+    PostedRequest* r = BuildRemote(qp, w, Operation::kAtomicWrite, rkey, addr);
+    std::copy_n(static_cast<const uint8_t*>(value), 8, r->atomic_write);
+    w->original.wr_atomic_write(qp, rkey, addr, value);
+  }
+};
+
+void WrSetUdAddr(ibv_qp_ex* qp, ibv_ah* ah, uint32_t qpn, uint32_t qkey) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  if (PostedRequest* r = w->Last()) {
+    r->ah_handle = ah->handle;
+    r->remote_qpn = qpn;
+    r->remote_qkey = qkey;
+  }
+  w->original.wr_set_ud_addr(qp, ah, qpn, qkey);
+}
+
+void SetSges(WatchedQp* w, size_t count, const ibv_sge* list) {
+  PostedRequest* r = w->Last();
+  if (r == nullptr) return;
+  r->data = DataKind::kSge;
+  r->sge.clear();
+  for (size_t i = 0; i < count; ++i) {
+    r->sge.push_back({list[i].addr, list[i].length, model::Lkey(list[i].lkey)});
+  }
+}
+void WrSetSge(ibv_qp_ex* qp, uint32_t lkey, uint64_t addr, uint32_t length) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  const ibv_sge one = {addr, length, lkey};
+  SetSges(w, 1, &one);
+  w->original.wr_set_sge(qp, lkey, addr, length);
+}
+void WrSetSgeList(ibv_qp_ex* qp, size_t count, const ibv_sge* list) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  SetSges(w, count, list);
+  w->original.wr_set_sge_list(qp, count, list);
+}
+
+void SetInline(WatchedQp* w, size_t count, const ibv_data_buf* list) {
+  PostedRequest* r = w->Last();
+  if (r == nullptr) return;
+  r->data = DataKind::kInline;
+  r->inline_data.clear();
+  for (size_t i = 0; i < count; ++i) {
+    // What no device takes inline is refused by the provider, unread.
+    if (r->inline_data.size() + list[i].length > 1 << 20) return;
+    const auto* from = static_cast<const uint8_t*>(list[i].addr);
+    r->inline_data.insert(r->inline_data.end(), from, from + list[i].length);
+  }
+}
+void WrSetInline(ibv_qp_ex* qp, void* addr, size_t length) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  const ibv_data_buf one = {addr, length};
+  SetInline(w, 1, &one);
+  w->original.wr_set_inline_data(qp, addr, length);
+}
+void WrSetInlineList(ibv_qp_ex* qp, size_t count, const ibv_data_buf* list) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  SetInline(w, count, list);
+  w->original.wr_set_inline_data_list(qp, count, list);
+}
+
+template <typename F>
+void Replace(F* member, std::common_type_t<F> with) {
+  if (*member != nullptr) *member = with;
+}
+
+ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  ibv_qp* qp = g_oracle->Context(context).create_qp_ex(context, attr);
+  g_oracle->CheckLocks("ibv_create_qp_ex()", "");
+  if (qp == nullptr) return nullptr;
+  if (!(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) return qp;
+  ibv_qp_ex* ex = ibv_qp_to_qp_ex(qp);
+  if (ex == nullptr) return qp;
+  WatchedQp* w = g_oracle->Qp(ex);
+  w->original = *ex;
+  Replace(&ex->wr_start, WrStart);
+  Replace(&ex->wr_complete, WrComplete);
+  Replace(&ex->wr_abort, WrAbort);
+  Replace(&ex->wr_rdma_write, WrRdmaWrite);
+  Replace(&ex->wr_rdma_write_imm, WrRdmaWriteImm);
+  Replace(&ex->wr_rdma_read, WrRdmaRead);
+  Replace(&ex->wr_atomic_cmp_swp, WrAtomicCmpSwp);
+  Replace(&ex->wr_atomic_fetch_add, WrAtomicFetchAdd);
+  Replace(&ex->wr_bind_mw, WrBindMw);
+  Replace(&ex->wr_local_inv, WrLocalInv);
+  Replace(&ex->wr_send, WrSend);
+  Replace(&ex->wr_send_imm, WrSendImm);
+  Replace(&ex->wr_send_inv, WrSendInv);
+  Replace(&ex->wr_send_tso, WrSendTso);
+  Replace(&ex->wr_set_ud_addr, WrSetUdAddr);
+  Replace(&ex->wr_set_sge, WrSetSge);
+  Replace(&ex->wr_set_sge_list, WrSetSgeList);
+  Replace(&ex->wr_set_inline_data, WrSetInline);
+  Replace(&ex->wr_set_inline_data_list, WrSetInlineList);
+  NewerBuilders<ibv_qp_ex>::Replace(ex, 0);
+  return qp;
+}
+
+// --- Lists: wrappers of the context's operations
+// ---------------------------------------------------
+
+void Record(const ibv_qp* qp, const ibv_send_wr& wr, PostedRequest* r) {
+  Operation op = Operation::kSend;
+  for (const model::OperationInfo& info : model::AllOperations()) {
+    if (info.has_send_wr && info.wr_opcode == wr.opcode) op = info.op;
+  }
+  r->Clear(op, wr.wr_id, wr.send_flags);
+  switch (op) {
+    case Operation::kRdmaWrite:
+    case Operation::kRdmaWriteWithImm:
+    case Operation::kRdmaRead:
+      r->rkey = wr.wr.rdma.rkey;
+      r->remote_addr = wr.wr.rdma.remote_addr;
+      break;
+    case Operation::kAtomicCmpAndSwp:
+    case Operation::kAtomicFetchAndAdd:
+      r->rkey = wr.wr.atomic.rkey;
+      r->remote_addr = wr.wr.atomic.remote_addr;
+      r->compare_or_add = wr.wr.atomic.compare_add;
+      r->swap = wr.wr.atomic.swap;
+      break;
+    case Operation::kSendWithInv:
+    case Operation::kLocalInv:
+      r->rkey = wr.invalidate_rkey;
+      break;
+    case Operation::kBindMw:
+      r->mw_rkey = wr.bind_mw.mw->rkey;
+      r->rkey = wr.bind_mw.rkey;
+      r->mr_lkey = wr.bind_mw.bind_info.mr != nullptr ? wr.bind_mw.bind_info.mr->lkey : 0;
+      r->remote_addr = wr.bind_mw.bind_info.addr;
+      r->bind_length = wr.bind_mw.bind_info.length;
+      r->bind_access = wr.bind_mw.bind_info.mw_access_flags;
+      break;
+    default:
+      break;
+  }
+  if (op == Operation::kSendWithImm || op == Operation::kRdmaWriteWithImm) r->imm = wr.imm_data;
+  if (qp->qp_type == IBV_QPT_UD && wr.wr.ud.ah != nullptr) {
+    r->ah_handle = wr.wr.ud.ah->handle;
+    r->remote_qpn = wr.wr.ud.remote_qpn;
+    r->remote_qkey = wr.wr.ud.remote_qkey;
+  }
+  const bool is_inline =
+      (wr.send_flags & IBV_SEND_INLINE) && model::Info(op).data == model::DataRule::kSgeOrInline;
+  r->data = is_inline ? DataKind::kInline : DataKind::kSge;
+  for (int i = 0; i < wr.num_sge; ++i) {
+    const ibv_sge& sge = wr.sg_list[i];
+    if (is_inline) {
+      if (r->inline_data.size() + sge.length > 1 << 20) break;
+      const auto* from = reinterpret_cast<const uint8_t*>(sge.addr);
+      r->inline_data.insert(r->inline_data.end(), from, from + sge.length);
+    } else {
+      r->sge.push_back({sge.addr, sge.length, model::Lkey(sge.lkey)});
+    }
+  }
+}
+
+int PostSend(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  std::vector<PostedRequest> requests;
+  std::vector<const ibv_send_wr*> wrs;
+  for (const ibv_send_wr* wr = list; wr != nullptr; wr = wr->next) {
+    requests.emplace_back();
+    Record(qp, *wr, &requests.back());
+    wrs.push_back(wr);
+  }
+  Posting posting;
+  posting.requests = &requests;
+  posting.count = requests.size();
+  g_oracle->Begin(*w, &posting);
+  const ibv_qp_state state = qp->state;
+  int rc = g_oracle->Context(qp->context).ops.post_send(qp, list, bad);
+  g_oracle->End(*w, &posting);
+  size_t accepted = requests.size();
+  if (rc != 0 && bad != nullptr) {
+    accepted = std::find(wrs.begin(), wrs.end(), *bad) - wrs.begin();
+    // A call that fails before its list is looked at names none.
+    if (accepted == wrs.size()) accepted = posting.handed_over;
+  }
+  if (posting.handed_over != accepted && state >= IBV_QPS_RTS) {
+    g_oracle->Find("wqe", rc == 0 ? "WR-MIX-001" : "WR-MIX-007",
+                   fmt::format("ibv_post_send() accepted {} requests, but the device got {}",
+                               accepted, posting.handed_over));
+  }
+  g_oracle->CheckLocks("ibv_post_send()", "WR-CONC-002");
+  return rc;
+}
+
+int BindMw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  std::vector<PostedRequest> requests(1);
+  PostedRequest& r = requests[0];
+  r.Clear(Operation::kBindMw, bind->wr_id, bind->send_flags);
+  r.mw_rkey = mw->rkey;
+  r.new_key_known = false;
+  r.mr_lkey = bind->bind_info.mr != nullptr ? bind->bind_info.mr->lkey : 0;
+  r.remote_addr = bind->bind_info.addr;
+  r.bind_length = bind->bind_info.length;
+  r.bind_access = bind->bind_info.mw_access_flags;
+  Posting posting;
+  posting.requests = &requests;
+  posting.count = 1;
+  g_oracle->Begin(*w, &posting);
+  int rc = g_oracle->Context(qp->context).ops.bind_mw(qp, mw, bind);
+  g_oracle->End(*w, &posting);
+  g_oracle->CheckLocks("ibv_bind_mw()", "WR-CONC-002");
+  return rc;
+}
+
+// Receives are recorded before the call, since the device may read the queue at any time, and those
+// that the call refused are taken back.
+template <typename Call>
+int PostReceives(WatchedQueue* queue, ibv_recv_wr* list, ibv_recv_wr** bad, const char* name,
+                 Call call) {
+  size_t count = 0;
+  {
+    std::lock_guard<std::mutex> lock(g_oracle->mutex);
+    for (const ibv_recv_wr* wr = list; wr != nullptr; wr = wr->next, ++count) {
+      queue->posted.emplace_back();
+      PostedReceive& r = queue->posted.back();
+      r.wr_id = wr->wr_id;
+      for (int i = 0; i < wr->num_sge; ++i) {
+        r.sge.push_back(
+            {wr->sg_list[i].addr, wr->sg_list[i].length, model::Lkey(wr->sg_list[i].lkey)});
+      }
+    }
+  }
+  int rc = call();
+  if (rc != 0) {
+    size_t accepted = 0;
+    const ibv_recv_wr* wr = list;
+    if (bad != nullptr && *bad != nullptr) {
+      while (wr != nullptr && wr != *bad) {
+        wr = wr->next;
+        ++accepted;
+      }
+      if (wr == nullptr) accepted = 0;
+    }
+    std::lock_guard<std::mutex> lock(g_oracle->mutex);
+    size_t refused = std::min(count - accepted, queue->posted.size());
+    queue->posted.erase(queue->posted.end() - refused, queue->posted.end());
+  }
+  g_oracle->CheckLocks(name, "WR-CONC-001");
+  return rc;
+}
+
+int PostRecv(ibv_qp* qp, ibv_recv_wr* list, ibv_recv_wr** bad) {
+  WatchedQueue* queue = &g_oracle->Qp(qp)->receive;
+  return PostReceives(queue, list, bad, "ibv_post_recv()",
+                      [&] { return g_oracle->Context(qp->context).ops.post_recv(qp, list, bad); });
+}
+
+int PostSrqRecv(ibv_srq* srq, ibv_recv_wr* list, ibv_recv_wr** bad) {
+  WatchedQueue* queue;
+  {
+    std::lock_guard<std::mutex> lock(g_oracle->mutex);
+    queue = &g_oracle->srqs[srq];
+  }
+  return PostReceives(queue, list, bad, "ibv_post_srq_recv()", [&] {
+    return g_oracle->Context(srq->context).ops.post_srq_recv(srq, list, bad);
+  });
+}
+
+// --- Polling -----------------------------------------------------------------------------------
+
+// Which fields of a completion the caller can see.
+enum SeenField : uint32_t {
+  kOpcode = 1,
+  kByteLen = 2,
+  kImm = 4,
+  kQpNum = 8,
+  kSrcQp = 16,
+  kWcFlags = 32,
+  kVendorErr = 64,
+  kLink = 128,  // slid, sl, dlid_path_bits
+  kAllFields = 255,
+};
+
+int PollCq(ibv_cq* cq, int n, ibv_wc* wcs) {
+  WatchedCq* w = g_oracle->Cq(cq);
+  int got = g_oracle->Context(cq->context).ops.poll_cq(cq, n, wcs);
+  for (int i = 0; i < got && i < n; ++i) {
+    const ibv_wc& wc = wcs[i];
+    model::Completion c;
+    c.wr_id = model::WrId(wc.wr_id);
+    c.status = wc.status;
+    c.opcode = wc.opcode;
+    c.vendor_err = wc.vendor_err;
+    c.byte_len = wc.byte_len;
+    c.imm = wc.imm_data;
+    c.invalidated = model::Rkey(wc.invalidated_rkey);
+    c.qp_num = model::QpNum(wc.qp_num);
+    c.src_qp = wc.src_qp;
+    c.wc_flags = wc.wc_flags;
+    c.pkey_index = wc.pkey_index;
+    c.slid = wc.slid;
+    c.sl = wc.sl;
+    c.dlid_path_bits = wc.dlid_path_bits;
+    g_oracle->MatchCompletion(*w, c, kAllFields);
+  }
+  if (got > n) {
+    g_oracle->Find("cqe", "WR-COMP-015", fmt::format("ibv_poll_cq() of {} returned {}", n, got));
+  }
+  if (got >= 0 && got < n) g_oracle->CheckEmpty(*w, "ibv_poll_cq()");
+  g_oracle->CheckLocks("ibv_poll_cq()", "WR-CONC-006");
+  return got;
+}
+
+int StartPoll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
+  WatchedCq* w = g_oracle->Cq(cq);
+  int rc = w->original.start_poll(cq, attr);
+  if (rc == 0) {
+    ++t_open;
+    g_oracle->ReadEx(cq);
+  } else if (rc == ENOENT) {
+    g_oracle->CheckEmpty(*w, "ibv_start_poll()");
+  }
+  g_oracle->CheckLocks("ibv_start_poll()", "WR-CQX-001");
+  return rc;
+}
+
+int NextPoll(ibv_cq_ex* cq) {
+  WatchedCq* w = g_oracle->Cq(cq);
+  int rc = w->original.next_poll(cq);
+  if (rc == 0) {
+    g_oracle->ReadEx(cq);
+  } else if (rc == ENOENT) {
+    g_oracle->CheckEmpty(*w, "ibv_next_poll()");
+  }
+  g_oracle->CheckLocks("ibv_next_poll()", "WR-CQX-002");
+  return rc;
+}
+
+void EndPoll(ibv_cq_ex* cq) {
+  WatchedCq* w = g_oracle->Cq(cq);
+  w->original.end_poll(cq);
+  --t_open;
+  g_oracle->CheckLocks("ibv_end_poll()", "WR-CQX-002");
+}
+
+ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr) {
+  ibv_cq_ex* cq = g_oracle->Context(context).create_cq_ex(context, attr);
+  g_oracle->CheckLocks("ibv_create_cq_ex()", "");
+  if (cq == nullptr) return nullptr;
+  WatchedCq* w = g_oracle->Cq(cq);
+  w->original = *cq;
+  Replace(&cq->start_poll, StartPoll);
+  Replace(&cq->next_poll, NextPoll);
+  Replace(&cq->end_poll, EndPoll);
+  return cq;
+}
+
+}  // namespace
+
+void SeamOracle::Impl::Attach(ibv_context* context) {
+  if (context->ops.post_send == PostSend) return;
+  AttachedContext& a = Context(context);
+  a.ops = context->ops;
+  Replace(&context->ops.post_send, PostSend);
+  Replace(&context->ops.post_recv, PostRecv);
+  Replace(&context->ops.post_srq_recv, PostSrqRecv);
+  Replace(&context->ops.poll_cq, PollCq);
+  Replace(&context->ops.bind_mw, BindMw);
+  if (verbs_context* ex = verbs_get_ctx(context)) {
+    a.create_qp_ex = ex->create_qp_ex;
+    a.create_cq_ex = ex->create_cq_ex;
+    Replace(&ex->create_qp_ex, CreateQpEx);
+    Replace(&ex->create_cq_ex, CreateCqEx);
+  }
+}
+
+void SeamOracle::Impl::ReadEx(ibv_cq_ex* cq) {
+  model::Completion c;
+  uint32_t fields = kVendorErr | kOpcode | kWcFlags;
+  c.wr_id = model::WrId(cq->wr_id);
+  c.status = cq->status;
+  c.vendor_err = cq->read_vendor_err != nullptr ? cq->read_vendor_err(cq) : 0;
+  if (cq->read_qp_num != nullptr) {
+    fields |= kQpNum;
+    c.qp_num = model::QpNum(cq->read_qp_num(cq));
+  }
+  // On an error the other fields mean nothing and are not read.
+  if (c.status == IBV_WC_SUCCESS) {
+    c.opcode = cq->read_opcode(cq);
+    c.wc_flags = cq->read_wc_flags(cq);
+    if (cq->read_byte_len != nullptr) {
+      fields |= kByteLen;
+      c.byte_len = cq->read_byte_len(cq);
+    }
+    if (cq->read_imm_data != nullptr && c.wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV)) {
+      fields |= kImm;
+      c.imm = cq->read_imm_data(cq);
+      c.invalidated = model::Rkey(c.imm);  // read_invalidated_rkey() is read_imm_data()
+    }
+    if (cq->read_src_qp != nullptr) {
+      fields |= kSrcQp;
+      c.src_qp = cq->read_src_qp(cq);
+    }
+  }
+  MatchCompletion(*Cq(cq), c, fields);
+}
+
+void SeamOracle::Impl::MatchCompletion(WatchedCq& cq, const model::Completion& seen,
+                                       uint32_t fields) {
+  std::lock_guard<std::mutex> lock(mutex);
+  ++completions;
+  auto same = [&](const WrittenCqe& w) {
+    return w.completion.wr_id == seen.wr_id && w.completion.status == seen.status &&
+           (!(fields & kQpNum) || w.completion.qp_num == seen.qp_num);
+  };
+  while (!cq.written.empty() && cq.written.front().optional && !same(cq.written.front())) {
+    cq.written.pop_front();
+  }
+  if (cq.written.empty()) {
+    FindLocked("cqe", "WR-COMP-015",
+               fmt::format("a completion (wr_id {:#x}, status {}) was returned that the device did "
+                           "not write",
+                           seen.wr_id.value, ibv_wc_status_str(seen.status)));
+    return;
+  }
+  const model::Completion want = cq.written.front().completion;
+  cq.written.pop_front();
+  std::string text;
+  const char* clause = nullptr;
+  auto differs = [&](const char* of, bool is_same, const char* field, uint64_t w, uint64_t got) {
+    if (is_same) return;
+    if (clause == nullptr) clause = of;
+    text +=
+        fmt::format("{}{} is {:#x}, the CQE has {:#x}", text.empty() ? "" : "; ", field, got, w);
+  };
+  differs("WR-SAMPLE-001", want.wr_id == seen.wr_id, "wr_id", want.wr_id.value, seen.wr_id.value);
+  differs("WR-COMP-005", want.status == seen.status, "status", want.status, seen.status);
+  if (fields & kQpNum && want.qp_num != seen.qp_num) {
+    if (clause == nullptr) clause = "WR-COMP-005";
+    text += fmt::format("{}qp_num is another QP's", text.empty() ? "" : "; ");
+  }
+  if (want.status == IBV_WC_SUCCESS && seen.status == IBV_WC_SUCCESS) {
+    if (fields & kOpcode) {
+      differs(want.is_receive ? "WR-COMP-007" : "WR-COMP-006", want.opcode == seen.opcode, "opcode",
+              want.opcode, seen.opcode);
+    }
+    // byte_len and wc_flags of other send completions are unspecified (WR-COMP-009).
+    const bool has_length = want.is_receive || want.opcode == IBV_WC_RDMA_READ ||
+                            want.opcode == IBV_WC_COMP_SWAP || want.opcode == IBV_WC_FETCH_ADD;
+    if (fields & kByteLen && has_length) {
+      differs("WR-COMP-008", want.byte_len == seen.byte_len, "byte_len", want.byte_len,
+              seen.byte_len);
+    }
+    if (want.is_receive) {
+      if (fields & kWcFlags) {
+        differs("WR-COMP-010", want.wc_flags == seen.wc_flags, "wc_flags", want.wc_flags,
+                seen.wc_flags);
+      }
+      if (fields & kImm && want.wc_flags & IBV_WC_WITH_IMM) {
+        differs("WR-DATA-002", want.imm == seen.imm, "imm_data", want.imm, seen.imm);
+      }
+      if (fields & kImm && want.wc_flags & IBV_WC_WITH_INV &&
+          want.invalidated != seen.invalidated) {
+        if (clause == nullptr) clause = "WR-DATA-003";
+        text += fmt::format("{}invalidated_rkey is another key", text.empty() ? "" : "; ");
+      }
+      const bool datagram = (want.wc_flags & IBV_WC_GRH) != 0;
+      if (datagram && fields & kSrcQp && want.src_qp != seen.src_qp) {
+        if (clause == nullptr) clause = "WR-UD-005";
+        text += fmt::format("{}src_qp is another QP's", text.empty() ? "" : "; ");
+      }
+    }
+  }
+  if (!text.empty()) {
+    FindLocked("cqe", clause,
+               fmt::format("{} completion wr_id {:#x}: {}", want.is_receive ? "receive" : "send",
+                           want.wr_id.value, text));
+  }
+}
+
+void SeamOracle::Impl::CheckEmpty(WatchedCq& cq, const char* call) {
+  std::lock_guard<std::mutex> lock(mutex);
+  size_t waiting = std::count_if(cq.written.begin(), cq.written.end(),
+                                 [](const WrittenCqe& w) { return !w.optional; });
+  if (waiting != 0) {
+    FindLocked(
+        "cqe", "WR-CQX-001",
+        fmt::format("{} says that the CQ is empty, but it holds {} completions", call, waiting));
+    cq.written.clear();
+  }
+}
+
+// --- What the kernel tells
+// -------------------------------------------------------------------------
+
+SeamOracle::SeamOracle(Kernel* kernel) : impl_(std::make_unique<Impl>(kernel)) {
+  assert(g_oracle == nullptr && "one oracle at a time");
+  g_oracle = impl_.get();
+  kernel->SetObserver(this);
+}
+
+SeamOracle::~SeamOracle() {
+  impl_->kernel->SetObserver(nullptr);
+  g_oracle = nullptr;
+}
+
+void SeamOracle::Attach(ibv_context* context) { impl_->Attach(context); }
+
+std::vector<SeamFinding> SeamOracle::Take() {
+  impl_->CheckLocks("a call", "");
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  std::vector<SeamFinding> found;
+  found.swap(impl_->found);
+  impl_->seen.clear();
+  return found;
+}
+
+uint64_t SeamOracle::compared_requests() const { return impl_->requests; }
+uint64_t SeamOracle::compared_completions() const { return impl_->completions; }
+
+void SeamOracle::OnSend(const QpFacts& qp, Visibility, const DecodedSend& decoded) {
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  WatchedQp& w = *impl_->QpLocked(reinterpret_cast<const void*>(qp.sq.library_object));
+  const PostedRequest* posted = impl_->Claim(w, decoded);
+  if (posted == nullptr) {
+    impl_->FindLocked(
+        "residue", "WR-ATOM-006",
+        fmt::format("the device got a {} (wr_id {:#x}) that no successful call posted",
+                    model::Info(decoded.request.op).name, decoded.request.wr_id.value),
+        Hex(decoded.raw));
+    return;
+  }
+  ++impl_->requests;
+  w.send_ids.Add(qp.sq.next, posted->wr_id);
+  std::vector<Difference> differences = Compare(*posted, qp, decoded);
+  if (differences.empty() && decoded.complaints.empty()) return;
+  std::string text = Describe(*posted) + ": ";
+  std::string separator;
+  for (const std::string& complaint : decoded.complaints) {
+    text += separator + complaint;
+    separator = "; ";
+  }
+  for (const Difference& difference : differences) {
+    text += separator + difference.what;
+    separator = "; ";
+  }
+  impl_->FindLocked("wqe", differences.empty() ? "" : differences[0].clause, text,
+                    Hex(decoded.raw));
+}
+
+void SeamOracle::OnReceive(const Queue& queue, const DecodedReceive& decoded) {
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  const void* object = reinterpret_cast<const void*>(queue.library_object);
+  WatchedQueue& w =
+      queue.kind == Queue::Kind::kShared ? impl_->srqs[object] : impl_->QpLocked(object)->receive;
+  if (w.posted.empty()) {
+    impl_->FindLocked("residue", "WR-ATOM-006", "the device got a receive that no call posted",
+                      Hex(decoded.raw));
+    return;
+  }
+  PostedReceive posted = std::move(w.posted.front());
+  w.posted.pop_front();
+  ++impl_->requests;
+  w.ids.Add(queue.next, posted.wr_id);
+  std::string text;
+  for (const std::string& complaint : decoded.complaints) text += complaint + "; ";
+  if (decoded.carries_wr_id && decoded.wr_id != posted.wr_id) text += "wr_id differs; ";
+  auto drop = [](std::vector<model::Sge>* list) {
+    list->erase(std::remove_if(list->begin(), list->end(),
+                               [](const model::Sge& s) { return s.length == 0; }),
+                list->end());
+  };
+  std::vector<model::Sge> want = posted.sge, got = decoded.sge;
+  drop(&want);
+  drop(&got);
+  const bool same = want.size() == got.size() &&
+                    std::equal(want.begin(), want.end(), got.begin(), [](auto& a, auto& b) {
+                      return a.addr == b.addr && a.length == b.length && a.lkey == b.lkey;
+                    });
+  if (!same) text += "the SGEs differ; ";
+  if (text.empty()) return;
+  text.resize(text.size() - 2);
+  impl_->FindLocked("wqe", "WR-SGE-001", fmt::format("receive wr_id={:#x}: {}", posted.wr_id, text),
+                    Hex(decoded.raw));
+}
+
+void SeamOracle::OnCompletion(const CqFacts& cq, const NativeCompletion& native) {
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  WatchedCq& w = *impl_->CqLocked(reinterpret_cast<const void*>(cq.queue.library_object));
+  WrittenCqe written;
+  written.completion = native.completion;
+  const Queue& queue = *native.work_queue;
+  const void* object = reinterpret_cast<const void*>(queue.library_object);
+  EntryIds* ids = nullptr;
+  switch (queue.kind) {
+    case Queue::Kind::kSend:
+      ids = &impl_->QpLocked(object)->send_ids;
+      break;
+    case Queue::Kind::kReceive:
+      ids = &impl_->QpLocked(object)->receive.ids;
+      break;
+    case Queue::Kind::kShared:
+      ids = &impl_->srqs[object].ids;
+      break;
+    case Queue::Kind::kCompletion:
+      break;
+  }
+  uint64_t wr_id = 0;
+  if (ids != nullptr && ids->Take(native.entry, queue.kind == Queue::Kind::kSend, &wr_id)) {
+    written.completion.wr_id = model::WrId(wr_id);
+  }
+  w.written.push_back(written);
+}
+
+void SeamOracle::OnQpReset(const QpFacts& qp) {
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  WatchedQp& w = *impl_->QpLocked(reinterpret_cast<const void*>(qp.sq.library_object));
+  w.send_ids.Clear();
+  w.receive.ids.Clear();
+  w.receive.posted.clear();
+  for (auto& [object, cq] : impl_->cqs) {
+    for (WrittenCqe& written : cq->written) {
+      if (written.completion.qp_num.value == qp.number) written.optional = true;
+    }
+  }
+}
+
+void SeamOracle::OnQpEnds(const QpFacts& qp) {
+  OnQpReset(qp);
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->qps.erase(reinterpret_cast<const void*>(qp.sq.library_object));
+}
+
+void SeamOracle::OnCqEnds(const CqFacts& cq) {
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->cqs.erase(reinterpret_cast<const void*>(cq.queue.library_object));
+}
+
+void SeamOracle::OnMisuse(std::string_view kind, const std::string& what) {
+  impl_->Find(std::string(kind), "", what);
+}
+
+}  // namespace qpexam::hosted
