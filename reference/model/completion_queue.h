@@ -53,6 +53,8 @@ class Cq {
   void Push(const Completion& completion);
   // Removes what a destroyed or reset QP left (WR-COMP-013).
   void Purge(const Qp& qp);
+  // Keeps them, without a QP to account to.
+  void Orphan(const Qp& qp);
   size_t held() const { return count_; }
 
   void* owner = nullptr;
@@ -75,6 +77,7 @@ class Cq {
   bool overrun_ = false;
   RegionLock poll_lock_;  // held from StartPoll to EndPoll
   Completion current_;
+  bool repeated_ = false;  // a library fault has delivered the head once
 };
 
 }  // namespace qpexam::model

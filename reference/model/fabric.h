@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "reference/model/choice.h"
@@ -27,6 +28,7 @@
 namespace qpexam::model {
 
 class Fabric;
+class Requester;
 
 struct AsyncEvent {
   ibv_event_type type;
@@ -130,13 +132,24 @@ class Device {
 
  private:
   friend class Fabric;
+  friend class Requester;
+  friend class Responder;
   Device(Fabric* fabric, const DeviceLimits& limits, AsyncSink* sink);
-  void Count(Pd* pd, int change);
+  Status CheckQpInit(const QpInit& init) const;
 
   Fabric* fabric_;
   DeviceLimits limits_;
   AsyncSink* sink_;
-  int objects_ = 0;
+  // What it made and has not ended.
+  std::unordered_set<Td*> tds_;
+  std::unordered_set<Pd*> pds_;
+  std::unordered_set<Mr*> mrs_;
+  std::unordered_set<Mw*> mws_;
+  std::unordered_set<Ah*> ahs_;
+  std::unordered_set<Xrcd*> xrcds_;
+  std::unordered_set<Cq*> cqs_;
+  std::unordered_set<Srq*> srqs_;
+  std::unordered_set<Qp*> qps_;
 };
 
 class Fabric {
@@ -160,6 +173,12 @@ class Fabric {
   Mr* FindMrByRkey(Rkey rkey);
   Mw* FindMw(Rkey rkey);            // by its whole present key
   Mw* FindMwByIndex(Rkey any_tag);  // by the index bits of a key
+
+  // The same with the fabric's lock held already.
+  Mr* LkeyUnlocked(Lkey lkey) { return lkeys_.Find(lkey.value); }
+  Mr* RkeyUnlocked(Rkey rkey) { return rkeys_.Find(rkey.value); }
+  Mw* WindowUnlocked(Rkey rkey) { return windows_.Find(rkey.value); }
+  Mw* WindowByIndexUnlocked(Rkey rkey) { return windows_.FindByIndex(rkey.value); }
 
   // --- Choices, lints ---------------------------------------------------------------------------
   void SetChooser(Chooser* chooser);  // nullptr: outcome 0 of every choice
@@ -201,8 +220,11 @@ class Fabric {
   void Raise(Device& device, const AsyncEvent& event);
   void Advance(Qp& qp);  // starts and completes what can be
   void Activity() { ++activity_; }
-  void WakeSenders();  // a receive was posted, a state changed
+  void WakeSenders() { ++activity_; }  // a receive was posted, a state changed
   void FireTimers(uint64_t until);
+  uint32_t ReserveKeyIndex();
+  void Forget(Qp* qp);  // in every list of QPs
+  std::vector<Device*> DeviceList() const;
 
   FabricOptions options_;
   std::recursive_mutex mutex_;
@@ -211,9 +233,13 @@ class Fabric {
   uint64_t activity_ = 0;
   uint64_t polls_in_vain_ = 0, poll_activity_ = 0, poll_step_ = 1000;
   Chooser* chooser_ = nullptr;
+  std::atomic<bool> chooser_set_{false};
   std::vector<FoundLint> lints_;
   std::vector<std::unique_ptr<Device>> devices_;
 
+  std::unique_ptr<Requester> requester_;
+  uint32_t next_key_index_ = 0x20;
+  uint8_t next_key_tag_ = 0x10;
   KeyTable<Mr> lkeys_, rkeys_;
   KeyTable<Mw> windows_;
   NumberTable<Qp> qps_;
@@ -223,7 +249,8 @@ class Fabric {
   uint32_t next_domain_ = 1;
   std::vector<Qp*> waiting_;  // QPs with an attempt that waits for the clock
   std::vector<McastMember> multicast_;
-  std::vector<Qp*> raw_packet_;  // who may capture frames
+  std::vector<Qp*> raw_packet_;              // who may capture frames
+  std::vector<std::unique_ptr<Mr>> ghosts_;  // regions that a library fault keeps alive
 };
 
 }  // namespace qpexam::model

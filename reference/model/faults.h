@@ -41,6 +41,7 @@ class FaultSwitch {
   static void StartRecording();  // note which faults are asked for
   static std::bitset<static_cast<size_t>(Fault::kCount)> TakeReached();
   static Fault active();
+  static bool on() { return mode_.load(std::memory_order_relaxed) != 0; }
 
  private:
   friend bool Faulty(Fault fault);

@@ -118,7 +118,12 @@ class Qp {
     bool rnr = false;             // waits for a receive, else for an acknowledgement
     bool for_ever = false;        // no number of retries ends it
     bool stuck = false;           // timeout 0: nothing but a state change ends it
+    bool started = false;         // the request has been tried
+    bool waited_for_ack = false;  // the first timeout has begun
+    bool due = false;             // its deadline has come
+    bool fresh = false;           // to be tried though nothing seems to have changed
     bool responder_done = false;  // executed, the acknowledgement was lost
+    uint64_t byte_len = 0;        // of that execution
     uint64_t deadline = 0;
     uint64_t period = 0;
     uint64_t seen_activity = 0;  // of the fabric at the last try
@@ -126,7 +131,10 @@ class Qp {
     uint64_t atomic_result = 0;  // the responder's replay memory (WR-RESP-014)
   };
 
+  Status CheckValues(const ibv_qp_attr& attr, int mask) const;
+  void Apply(const ibv_qp_attr& attr, int mask);
   void MoveTo(ibv_qp_state next);
+  void FlushReceives();
   void ResetQueues();
 
   Device* const device_;
@@ -143,6 +151,8 @@ class Qp {
   uint64_t sqd_limit_ = 0;  // SQD: requests from here on wait for RTS
   bool sqd_notify_ = false, sqd_drained_ = false;
   int multicast_groups_ = 0;
+  int handles_ = 1;         // XRC_RECV: CreateQp and each OpenQp
+  bool listed_ = false;     // among the fabric's waiting QPs
   bool advancing_ = false;  // the engine is at work on this QP
   bool last_wqe_reported_ = false;
   // The peer by number, valid while the fabric's QP table has not changed.

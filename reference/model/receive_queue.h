@@ -79,6 +79,7 @@ class Srq {
  private:
   friend class Device;
   friend class Fabric;
+  friend class Qp;
   friend class Responder;
   Srq(Device* device, const SrqInit& init, SrqNum number);
 

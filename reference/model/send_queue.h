@@ -26,6 +26,7 @@
 
 namespace qpexam::model {
 
+class Fabric;
 class Qp;
 
 // Who holds the ring's requests: the model (the reference: slots are freed by polling, WR-CAP-004)
@@ -60,6 +61,7 @@ class SendQueue {
     staged_ = 0;
     error_ = 0;
     need_ = 0;
+    trap_ = Trapped();
   }
   // Publishes the region's requests and starts them; or returns the first error of the region and
   // forgets all of it (WR-ATOM-002, -005).
@@ -120,7 +122,8 @@ class SendQueue {
 
   // --- Setters ----------------------------------------------------------------------------------
   void SetSge(Lkey lkey, uint64_t addr, uint32_t length) {
-    if (__builtin_expect((need_ & kTakesSge) == 0 || !InRegion() || shape_.max_sge == 0, 0)) {
+    if (__builtin_expect((need_ & kTakesSge) == 0 || trap_ || !InRegion() || shape_.max_sge == 0,
+                         0)) {
       const ibv_sge one{addr, length, lkey.value};
       SetSgeListSlow(1, &one);
       return;
@@ -181,7 +184,7 @@ class SendQueue {
   SendRequest* Begin(Operation op, WrId id, uint32_t flags) {
     const uint64_t position = posted_.load(std::memory_order_relaxed) + staged_;
     const Need need = need_of_[static_cast<size_t>(op)];
-    if (__builtin_expect((need_ & ~kExactlyEight) != 0 || error_ != 0 || !InRegion() ||
+    if (__builtin_expect((need_ & ~kExactlyEight) != 0 || trap_ || !InRegion() ||
                              (need & kNotAsked) != 0 ||
                              position - freed_.load(std::memory_order_acquire) >= shape_.max_wr ||
                              (flags & ~flags_taken_[static_cast<size_t>(op)]) != 0,
@@ -208,21 +211,29 @@ class SendQueue {
     r->remote_addr = addr;
   }
 
+  // Whether calls must take the slow way: an error was recorded, a chooser wants to be asked, a
+  // fault is on.
+  bool Trapped() const {
+    return __builtin_expect(chooser_set_->load(std::memory_order_relaxed), 0) || FaultSwitch::on();
+  }
   bool StartSlow();
   SendRequest* BeginSlow(Operation op, WrId id, uint32_t flags);
   void SetSgeListSlow(size_t num_sge, const ibv_sge* list);
   void CheckEight();
   bool SetterMisused(Need takes, const char* setter);
-  void CheckLastIsWhole();
+  void CheckLastIsWhole(const char* clause);
+  int Publish();
+  bool TakesFlags(Operation op, uint32_t flags);
+  Status CheckShape(Operation op, size_t num_sge, Span<const ibv_sge> list);
+  void Refer(uint64_t from, uint64_t to);
   void Fail(int err);
   void Lint(const char* clause, const char* what);
   void EndRegion();
   void Grow();
   void AllocateSlots(uint64_t count);
-  Status CheckFlags(Operation op, uint32_t flags) const;
-  Status CopyInto(SendRequest* slot, const SendRequest& request, Span<const ibv_sge> list);
 
   Qp* const qp_;
+  const std::atomic<bool>* const chooser_set_;  // of the fabric
   Shape shape_;
   uint64_t mask_ = 0;
   std::unique_ptr<SendRequest[]> slots_;
@@ -234,8 +245,11 @@ class SendQueue {
   // The open region's state; only its holder touches it.
   uint32_t staged_ = 0;
   int error_ = 0;
+  bool trap_ = false;
   Need need_ = 0;
   SendRequest* current_ = nullptr;
+  // What a library fault lets survive the region.
+  int sticky_error_ = 0;
   std::array<Need, kOperationCount> need_of_{};
   std::array<uint32_t, kOperationCount> flags_taken_{};
 

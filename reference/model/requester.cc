@@ -1,0 +1,703 @@
+#include "reference/model/requester.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "reference/model/fabric.h"
+#include "reference/model/faults.h"
+
+namespace qpexam::model {
+namespace {
+
+constexpr uint32_t kMulticastQpn = 0xffffff;
+constexpr uint8_t kRnrInfinite = 7;
+
+// IBA table 45: what min_rnr_timer means, in units of 10 us.
+constexpr uint32_t kRnrTimer10us[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
+                                        16,    24,   32,   48,    64,    96,    128,   192,
+                                        256,   384,  512,  768,   1024,  1536,  2048,  3072,
+                                        4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
+
+uint64_t RnrPeriod(uint8_t timer) { return uint64_t{kRnrTimer10us[timer & 31]} * 10'000; }
+// 4.096 us x 2^timeout.
+uint64_t AckPeriod(uint8_t timeout) { return uint64_t{4096} << (timeout & 31); }
+
+uint64_t MtuBytes(ibv_mtu mtu) { return uint64_t{128} << static_cast<int>(mtu); }
+
+bool IsAtomic(Operation op) {
+  return op == Operation::kAtomicCmpAndSwp || op == Operation::kAtomicFetchAndAdd;
+}
+
+bool Receives(ibv_qp_state state) {
+  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+         state == IBV_QPS_SQE;
+}
+
+bool Signaled(const Qp& qp, const SendRequest& r) {
+  return qp.init().signaling == Signaling::kAll || (r.flags & IBV_SEND_SIGNALED) != 0;
+}
+
+// What the requester's own data and the responder have nothing against: the common case, for which
+// no set need be built.
+bool NothingWrong(const RequestFacts& f) {
+  return f.local == LocalFault::kNone && f.remote == RemoteFault::kNone &&
+         (f.receive == ReceiveFact::kNotNeeded || f.receive == ReceiveFact::kReady) &&
+         f.path == PathFact::kReachable && f.window == RequestFacts::Window::kFine &&
+         f.cell_supported && !f.no_read_resources && !f.exceeds_dest_rd_atomic && !f.wrong_srq &&
+         f.length <= f.max_msg_sz;
+}
+
+}  // namespace
+
+void Requester::Advance(Qp& qp) {
+  if (qp.advancing_) return;  // re-entered from a sink, a pump or a state change: the loop goes on
+  qp.advancing_ = true;
+  SendQueue& sq = *qp.send_queue_;
+  while (sq.done() != sq.posted()) {
+    if (qp.state_ == IBV_QPS_SQD && sq.done() >= qp.sqd_limit_ &&
+        !Faulty(Fault::kSqdStartsNewRequests)) {
+      break;
+    }
+    if (qp.state_ == IBV_QPS_RESET || qp.state_ == IBV_QPS_INIT || qp.state_ == IBV_QPS_RTR) break;
+    Qp::Attempt& attempt = qp.attempt_;
+    if (attempt.waiting && qp.state_ != IBV_QPS_ERR && qp.state_ != IBV_QPS_SQE) {
+      if (attempt.stuck || !attempt.due) break;
+      attempt.due = false;
+    }
+    if (Execute(qp, sq.At(sq.done())) == Step::kWaits) break;
+  }
+  qp.advancing_ = false;
+  if (qp.state_ == IBV_QPS_SQD) CheckDrained(qp);
+}
+
+// SQD: once what was started is done, the QP says so, once (WR-STATE-003).
+void Requester::CheckDrained(Qp& qp) {
+  if (qp.sqd_drained_ || qp.send_queue_->done() < qp.sqd_limit_) return;
+  qp.sqd_drained_ = true;
+  if (qp.sqd_notify_ && !Faulty(Fault::kNoDrainedEvent)) {
+    fabric_->Raise(*qp.device_, AsyncEvent{IBV_EVENT_SQ_DRAINED, &qp, nullptr, nullptr});
+  }
+}
+
+Requester::Step Requester::Execute(Qp& qp, SendRequest& request) {
+  // A sink may post on another QP while a request is in execution: that one gets its own record.
+  Exchange nested;
+  Exchange* x = exchange_used_ ? &nested : &exchange_;
+  const bool outer = !exchange_used_;
+  exchange_used_ = true;
+  x->requester = &qp;
+  x->responder = nullptr;
+  x->request = &request;
+  x->local.clear();
+  x->scatter.clear();
+  x->remote = nullptr;
+  x->queue = nullptr;
+  x->srq = nullptr;
+  x->window = nullptr;
+  x->grh_length = 0;
+  x->facts = RequestFacts{};
+  RequestFacts& f = x->facts;
+  f.op = request.op;
+  f.type = qp.type();
+  f.flags = request.flags;
+  f.state = qp.state_;
+  f.max_msg_sz = qp.device_->limits().max_msg_sz;
+  f.path_mtu =
+      NeedsAddress(qp.type()) ? MtuBytes(qp.device_->limits().port_mtu) : MtuBytes(qp.attr_.mtu);
+  f.rnr_retry_infinite = qp.attr_.rnr_retry == kRnrInfinite;
+  f.timeout_disabled = qp.attr_.timeout == 0;
+  const OperationInfo& info = Info(request.op);
+  f.cell_supported = ((info.reference_types | info.optional_types) & MaskOf(qp.type())) != 0;
+
+  Step step = Step::kDone;
+  if (f.state == IBV_QPS_ERR || f.state == IBV_QPS_SQE) {
+    Outcome flush = FlushOutcome(f.state);
+    if (Faulty(Fault::kFlushHasOtherStatus)) flush.status = IBV_WC_GENERAL_ERR;
+    if (!Signaled(qp, request) && Faulty(Fault::kUnsignaledNotFlushed)) {
+      qp.send_queue_->set_done(qp.send_queue_->done() + 1);
+    } else {
+      Finish(x, flush, 0);
+    }
+  } else if (!f.cell_supported) {
+    Finish(x, Choose(RequestOutcomes(f)), 0);
+  } else if (!LeavesRequester(request.op)) {
+    step = ExecuteLocal(x);
+  } else {
+    if (request.op == Operation::kAtomicWrite) {
+      f.length = 8;
+    } else if (request.op == Operation::kFlush) {
+      f.length = request.flush_length;
+    } else {
+      ExamineLocal(x);
+    }
+    if (qp.type() == QpType::kUd) {
+      step = ExecuteDatagram(x);
+    } else if (qp.type() == QpType::kRawPacket) {
+      step = ExecuteFrames(x);
+    } else {
+      step = ExecuteConnected(x);
+    }
+  }
+  if (outer) exchange_used_ = false;
+  return step;
+}
+
+// --- what the requester finds out ----------------------------------------------------------------
+
+void Requester::ExamineLocal(Exchange* x) {
+  SendRequest& r = *x->request;
+  if (r.data == DataKind::kInline) {
+    x->facts.length = r.inline_length;
+    if (r.inline_length != 0) x->local.push_back({r.inline_data, r.inline_length});
+    return;
+  }
+  const bool writes = r.op == Operation::kRdmaRead || IsAtomic(r.op);
+  for (uint32_t i = 0; i < r.num_sge; ++i) {
+    x->facts.length += r.sge[i].length;
+    if (x->facts.local != LocalFault::kNone) continue;
+    x->facts.local = ResolveLocal(*fabric_, x->requester->init().pd, r.sge[i],
+                                  writes ? LocalUse::kWrite : LocalUse::kRead, &x->local);
+  }
+}
+
+void Requester::FindPeer(Exchange* x) {
+  Qp& qp = *x->requester;
+  Qp* peer;
+  if (qp.type() == QpType::kSrd) {
+    peer = fabric_->qps_.Find(x->request->remote_qpn.value & 0xffffff);
+  } else {
+    if (qp.peer_epoch_ != fabric_->qp_epoch_ || qp.peer_ == nullptr ||
+        qp.peer_->number_.value != qp.attr_.dest_qpn) {
+      qp.peer_ = fabric_->qps_.Find(qp.attr_.dest_qpn);
+      qp.peer_epoch_ = fabric_->qp_epoch_;
+    }
+    peer = qp.peer_;
+  }
+  const QpType wanted = qp.type() == QpType::kXrcSend ? QpType::kXrcRecv : qp.type();
+  if (peer == nullptr || peer->type() != wanted) {
+    x->facts.path = PathFact::kNoPeer;
+    return;
+  }
+  if (peer->state_ == IBV_QPS_ERR) {
+    x->facts.path = PathFact::kPeerInError;
+    if (Faulty(Fault::kErrorPeerReceives)) x->facts.path = PathFact::kReachable;
+  } else if (!Receives(peer->state_)) {
+    x->facts.path = PathFact::kPeerNotReady;
+    if (peer->state_ == IBV_QPS_INIT && Faulty(Fault::kInitReceives)) {
+      x->facts.path = PathFact::kReachable;
+    }
+  } else if (IsConnected(qp.type()) && peer->attr_.dest_qpn != qp.number_.value) {
+    x->facts.path = PathFact::kNotAddressedBack;
+  }
+  x->responder = peer;
+}
+
+const Outcome& Requester::Choose(const OutcomeSet& set) {
+  if (set.count == 1 || set.choice == ChoicePoint::kCount) return set.member[0];
+  return set.member[fabric_->Pick(set.choice, static_cast<unsigned>(set.count))];
+}
+
+// --- reliable and unreliable connections, SRD ----------------------------------------------------
+
+Requester::Step Requester::ExecuteConnected(Exchange* x) {
+  Qp& qp = *x->requester;
+  RequestFacts& f = x->facts;
+  Qp::Attempt& attempt = qp.attempt_;
+  const OperationInfo& info = Info(f.op);
+  const bool reliable = IsReliable(qp.type());
+  if (!attempt.started) {
+    attempt.started = true;
+    attempt.waiting = false;
+    attempt.retries_left = qp.attr_.retry_count;
+    attempt.rnr_left = qp.attr_.rnr_retry;
+    if (Faulty(Fault::kRnrRetryOneLess) && attempt.rnr_left > 0 && attempt.rnr_left < 7) {
+      --attempt.rnr_left;
+    }
+  }
+  if (info.is_read_or_atomic) f.no_read_resources = qp.attr_.max_rd_atomic == 0;
+
+  std::optional<FaultPoint> point;
+  if (__builtin_expect(!qp.fault_points_.empty(), 0)) {
+    point = qp.fault_points_.front();
+    qp.fault_points_.pop_front();
+  }
+
+  FindPeer(x);
+  if (f.path == PathFact::kReachable && point == FaultPoint::kLoseRequest) {
+    f.path = PathFact::kLost;
+  }
+  if (f.path == PathFact::kReachable && attempt.responder_done) {
+    // A retransmission of what was executed: acknowledged again, and nothing more
+    // (WR-RESP-014); a READ is read again (ORDERING.md, note 3).
+    Outcome done;
+    if (f.op == Operation::kRdmaRead) {
+      responder_.Examine(x);
+      if (f.remote == RemoteFault::kNone) responder_.Apply(x, done);
+    } else if (Faulty(Fault::kDuplicateExecuted)) {
+      responder_.Examine(x);
+      if (NothingWrong(f)) responder_.Apply(x, done);
+    } else if (IsAtomic(f.op)) {
+      uint64_t old = attempt.atomic_result;
+      CopySegments(Only({reinterpret_cast<uint8_t*>(&old), sizeof old}), All(x->local));
+    }
+    const uint64_t byte_len = attempt.byte_len;
+    Finish(x, done, byte_len);
+    return Step::kDone;
+  }
+  if (f.path == PathFact::kReachable && f.local == LocalFault::kNone) {
+    if (info.is_read_or_atomic && reliable) {
+      f.exceeds_dest_rd_atomic = x->responder->attr_.max_dest_rd_atomic == 0;
+    }
+    responder_.Examine(x);
+    if (point == FaultPoint::kRnr && reliable && f.receive != ReceiveFact::kNotNeeded) {
+      f.receive = ReceiveFact::kNone;
+    }
+  } else if (f.local != LocalFault::kNone) {
+    // The requester stops here; what the responder would have found is not asked.
+    f.path = PathFact::kReachable;
+  }
+
+  Outcome outcome;
+  if (__builtin_expect(NothingWrong(f) && !fabric_->chooser_set_.load(std::memory_order_relaxed),
+                       1)) {
+    outcome.consumes_receive = info.peer != PeerEffect::kNone;
+  } else {
+    outcome = Choose(RequestOutcomes(f));
+    const bool no_receive = reliable && f.receive == ReceiveFact::kNone &&
+                            (outcome.status == IBV_WC_RNR_RETRY_EXC_ERR || !outcome.completes);
+    const bool no_path = reliable && f.path != PathFact::kReachable;
+    if (no_receive && RetryReceive(x)) return Step::kWaits;
+    if (no_path && RetryPath(x)) return Step::kWaits;
+    if (__builtin_expect(FaultSwitch::on(), 0)) {
+      if (f.local != LocalFault::kNone && Faulty(Fault::kLocalErrorSucceeds)) {
+        outcome = Outcome{};
+        outcome.effect = Effect::kNone;
+      }
+      if (no_receive && Faulty(Fault::kRnrExhaustedSucceeds)) {
+        outcome = Outcome{};
+        outcome.effect = Effect::kNone;
+      }
+      if (no_receive && Faulty(Fault::kRnrKillsResponder)) {
+        outcome.responder_next = NextState::kErr;
+      }
+      if (no_path && Faulty(Fault::kNoPeerSucceeds)) {
+        outcome = Outcome{};
+        outcome.effect = Effect::kNone;
+      }
+    }
+    if (!outcome.completes) {
+      // Timeout 0 and its like: nothing but a state change ends it.
+      if (x->responder != nullptr && outcome.consumes_receive) responder_.Apply(x, outcome);
+      attempt.waiting = true;
+      attempt.stuck = true;
+      return Step::kWaits;
+    }
+  }
+
+  const uint64_t byte_len = IsAtomic(f.op) ? 8 : f.length;
+  if (f.path == PathFact::kReachable && x->responder != nullptr) {
+    responder_.Apply(x, outcome);
+    if (point == FaultPoint::kDuplicateRequest && reliable && outcome.status == IBV_WC_SUCCESS &&
+        Faulty(Fault::kDuplicateExecuted)) {
+      responder_.Apply(x, outcome);
+    }
+    if (point == FaultPoint::kLoseAck && reliable && outcome.status == IBV_WC_SUCCESS) {
+      attempt.responder_done = true;
+      attempt.atomic_result = x->atomic_result;
+      attempt.byte_len = byte_len;
+      f.path = PathFact::kLost;
+      if (RetryPath(x)) return Step::kWaits;
+      f.state = qp.state_;
+      outcome = Choose(RequestOutcomes(f));
+      outcome.responder_next = NextState::kKeep;
+      if (!outcome.completes) {
+        attempt.waiting = attempt.stuck = true;
+        return Step::kWaits;
+      }
+    }
+  }
+  Finish(x, outcome, byte_len);
+  return Step::kDone;
+}
+
+void Requester::WaitUntil(Qp& qp, uint64_t period) {
+  Qp::Attempt& a = qp.attempt_;
+  a.waiting = true;
+  a.due = a.fresh = false;
+  a.period = period;
+  a.deadline = std::max(a.deadline, fabric_->Now()) + period;
+  a.seen_activity = fabric_->activity_;
+  if (!qp.listed_) {
+    qp.listed_ = true;
+    fabric_->waiting_.push_back(&qp);
+  }
+}
+
+// RNR: again after the responder's timer, rnr_retry times, or for ever (WR-RESP-001, -002).
+bool Requester::RetryReceive(Exchange* x) {
+  Qp& qp = *x->requester;
+  Qp::Attempt& a = qp.attempt_;
+  const bool for_ever = x->facts.rnr_retry_infinite && !Faulty(Fault::kRnrInfiniteIsFinite);
+  if (!for_ever && a.rnr_left == 0) return false;
+  if (!for_ever) --a.rnr_left;
+  a.for_ever = for_ever;
+  a.rnr = true;
+  a.deadline = 0;
+  const uint64_t period =
+      RnrPeriod(x->responder != nullptr ? x->responder->attr_.min_rnr_timer : 0);
+  WaitUntil(qp, Faulty(Fault::kRnrTimerIgnored) ? 1 : period);
+  return true;
+}
+
+// No acknowledgement: after each timeout again, retry_cnt times (WR-RESP-003).
+bool Requester::RetryPath(Exchange* x) {
+  Qp& qp = *x->requester;
+  Qp::Attempt& a = qp.attempt_;
+  if (x->facts.timeout_disabled) {
+    if (Faulty(Fault::kTimeoutZeroExpires)) {
+      x->facts.timeout_disabled = false;
+      return false;
+    }
+    a.waiting = a.stuck = true;
+    return true;
+  }
+  if (a.waited_for_ack && a.retries_left == 0) return false;
+  if (a.waited_for_ack) --a.retries_left;
+  if (qp.attr_.retry_count == 7 && Faulty(Fault::kRetrySevenIsInfinite)) a.retries_left = 7;
+  a.waited_for_ack = true;
+  a.for_ever = false;
+  a.rnr = false;
+  a.deadline = 0;
+  WaitUntil(qp, AckPeriod(qp.attr_.timeout));
+  return true;
+}
+
+// --- datagrams -----------------------------------------------------------------------------------
+
+// One destination's share of a datagram.
+void Requester::Deliver(Exchange* x, Qp* to, const OutcomeSet& local) {
+  (void)local;
+  Exchange* y = x;
+  RequestFacts& f = y->facts;
+  f.receive = ReceiveFact::kNotNeeded;
+  f.qkey_mismatch = false;
+  f.path = PathFact::kReachable;
+  y->responder = to;
+  y->queue = nullptr;
+  y->srq = nullptr;
+  y->scatter.clear();
+  if (to->type() != QpType::kUd || !Receives(to->state_)) return;
+  const SendRequest& r = *y->request;
+  const Qp& qp = *y->requester;
+  // WR-UD-003: a privileged bit stands for the sender's own Q_Key.
+  uint32_t qkey = r.remote_qkey.value;
+  if ((qkey & 0x80000000u) != 0 && !Faulty(Fault::kQkeyHighBitIgnored) &&
+      fabric_->Pick(ChoicePoint::kQkeyHighBit, 2) == 0) {
+    qkey = qp.attr_.qkey;
+  }
+  f.qkey_mismatch = qkey != to->attr_.qkey && !Faulty(Fault::kQkeyNotChecked);
+  const uint64_t length = f.length;
+  y->grh_length = sizeof y->grh.bytes;
+  const ibv_ah_attr& ah = r.ah->attr;
+  const auto& gids = qp.device_->gids;
+  const ibv_gid own = ah.grh.sgid_index < gids.size() ? gids[ah.grh.sgid_index] : ibv_gid{};
+  y->grh = MakeGrh(own, ah.grh.dgid, length, ah.grh);
+  if (!f.qkey_mismatch) responder_.Examine(y);
+  const Outcome outcome = Choose(RequestOutcomes(f));
+  responder_.Apply(y, outcome);
+  f.length = length;
+}
+
+Requester::Step Requester::ExecuteDatagram(Exchange* x) {
+  RequestFacts& f = x->facts;
+  const SendRequest& r = *x->request;
+  Qp& qp = *x->requester;
+  if (r.ah == nullptr) {
+    Outcome error;
+    error.status = IBV_WC_LOC_QP_OP_ERR;
+    error.requester_next = NextState::kSqeOrErr;
+    Finish(x, error, 0);
+    return Step::kDone;
+  }
+  f.ah_of_other_pd = r.ah->pd != nullptr && r.ah->pd->Base() != qp.init().pd->Base();
+  // The sender's own side first: with a destination that takes it, only its own mistakes remain.
+  Outcome own = Choose(RequestOutcomes(f));
+  if (__builtin_expect(FaultSwitch::on(), 0) && f.local != LocalFault::kNone &&
+      Faulty(Fault::kLocalErrorSucceeds)) {
+    own = Outcome{};
+    own.effect = Effect::kNone;
+  }
+  bool lost = false;
+  if (__builtin_expect(!qp.fault_points_.empty(), 0)) {
+    const FaultPoint point = qp.fault_points_.front();
+    qp.fault_points_.pop_front();
+    lost = point == FaultPoint::kLoseRequest || point == FaultPoint::kRnr;
+  }
+  lost = lost || fabric_->Pick(ChoicePoint::kUnreliableDrop, 2) == 1;
+  const uint64_t length = f.length;
+  if (own.status == IBV_WC_SUCCESS && own.effect == Effect::kWhole && !lost) {
+    const uint32_t qpn = r.remote_qpn.value & 0xffffff;  // WR-UD-010
+    const ibv_gid& dgid = r.ah->attr.grh.dgid;
+    f.ah_of_other_pd = false;
+    if (r.ah->attr.is_global != 0 && dgid.raw[0] == 0xff) {
+      const auto members = fabric_->multicast_;
+      for (const auto& member : members) {
+        if (std::memcmp(&member.gid, &dgid, sizeof dgid) == 0) Deliver(x, member.qp, {});
+      }
+    } else if (qpn != kMulticastQpn) {
+      Qp* to = fabric_->qps_.Find(qpn);
+      if (to != nullptr) Deliver(x, to, {});
+    }
+  }
+  Finish(x, own, length);
+  return Step::kDone;
+}
+
+// --- frames --------------------------------------------------------------------------------------
+
+Requester::Step Requester::ExecuteFrames(Exchange* x) {
+  RequestFacts& f = x->facts;
+  const SendRequest& r = *x->request;
+  Qp& qp = *x->requester;
+  const Outcome own = Choose(RequestOutcomes(f));
+  if (own.status != IBV_WC_SUCCESS || own.effect != Effect::kWhole) {
+    Finish(x, own, 0);
+    return Step::kDone;
+  }
+  bool lost = false;
+  if (__builtin_expect(!qp.fault_points_.empty(), 0)) {
+    lost = qp.fault_points_.front() == FaultPoint::kLoseRequest;
+    qp.fault_points_.pop_front();
+  }
+  Frame payload;
+  for (const Segment& s : x->local) payload.insert(payload.end(), s.data, s.data + s.size);
+  const bool checksums =
+      (r.flags & IBV_SEND_IP_CSUM) != 0 && !Faulty(Fault::kIpChecksumFlagIgnored);
+  std::vector<Frame> frames;
+  if (r.op == Operation::kTso) {
+    if (payload.size() > qp.device_->limits().max_tso) {  // WR-DATA-028, where no post found it
+      Outcome error;
+      error.status = IBV_WC_LOC_LEN_ERR;
+      error.requester_next = NextState::kSqeOrErr;
+      Finish(x, error, 0);
+      return Step::kDone;
+    }
+    uint16_t mss = r.tso_mss;
+    if (Faulty(Fault::kTsoMssOff) && mss > 1) --mss;
+    frames = CutSegments({r.tso_header, r.tso_header_length}, {payload.data(), payload.size()}, mss,
+                         checksums ? Checksums::kFilled : Checksums::kAsGiven);
+  } else if (payload.size() >= 14) {  // shorter than an L2 header: not on the wire
+    frames.push_back(std::move(payload));
+    if (checksums) FillChecksums(&frames.back());
+  }
+  if (!lost && fabric_->Pick(ChoicePoint::kUnreliableDrop, 2) == 0) {
+    const auto listeners = fabric_->raw_packet_;
+    for (const Frame& frame : frames) {
+      for (Qp* to : listeners) responder_.Capture(*to, frame);
+    }
+  }
+  Finish(x, own, f.length);
+  return Step::kDone;
+}
+
+// --- windows -------------------------------------------------------------------------------------
+
+void Requester::ExamineWindow(Exchange* x) {
+  using Window = RequestFacts::Window;
+  const SendRequest& r = *x->request;
+  const Pd* pd = x->requester->init().pd->Base();
+  RequestFacts& f = x->facts;
+  if (r.op == Operation::kLocalInv) {
+    Mw* mw = fabric_->WindowUnlocked(r.rkey);
+    if (mw == nullptr && Faulty(Fault::kLocalInvTagNotChecked)) {
+      mw = fabric_->WindowByIndexUnlocked(r.rkey);
+    }
+    x->window = mw;
+    if (mw == nullptr) {
+      f.window = fabric_->RkeyUnlocked(r.rkey) != nullptr ? Window::kPlainMr : Window::kUnknownKey;
+    } else if (mw->type == IBV_MW_TYPE_1) {
+      f.window = Window::kType1;
+    } else if (mw->pd->Base() != pd) {
+      f.window = Window::kWrongPd;
+    } else if (mw->mr == nullptr) {
+      f.window = Window::kFree;
+    } else if (mw->qp_num != x->requester->number().value || mw->qp_life != x->requester->life()) {
+      f.window = Window::kWrongQp;
+    }
+    if (f.window != Window::kFine && Faulty(Fault::kLocalInvAlwaysSucceeds)) {
+      f.window = Window::kFine;
+      x->window = nullptr;
+    }
+    return;
+  }
+  // BIND_MW: the window is what the key's index names (WR-MW-003).
+  Mw* mw = fabric_->WindowByIndexUnlocked(r.mw_key);
+  x->window = mw;
+  f.length = r.bind_length;
+  const bool type1_verb = r.bind_call == BindCall::kBindMwVerb;
+  if (mw == nullptr || (r.mw != nullptr && r.mw != mw)) {
+    f.window = Window::kUnknownKey;
+  } else if ((mw->type == IBV_MW_TYPE_1) != type1_verb) {
+    f.window = Window::kType1;
+  } else if (mw->pd->Base() != pd) {
+    f.window = Faulty(Fault::kBindPdNotChecked) ? Window::kFine : Window::kWrongPd;
+  } else if (type1_verb && r.bind_length == 0) {
+    f.window = Window::kFine;  // a zero-length bind frees a type 1 window
+  } else if (r.bind_mr == nullptr || x->requester->device().mrs_.count(r.bind_mr) == 0) {
+    f.window = Window::kNoMr;
+  } else if (r.bind_mr->pd->Base() != pd) {
+    f.window = Faulty(Fault::kBindPdNotChecked) ? Window::kFine : Window::kWrongPd;
+  } else if (mw->type == IBV_MW_TYPE_2 && mw->mr != nullptr &&
+             !Faulty(Fault::kBoundWindowBoundAgain)) {
+    f.window = Window::kBoundAlready;
+  } else if (r.bind_length == 0 && !Faulty(Fault::kZeroLengthBind)) {
+    f.window = Window::kZeroLength;
+  } else if ((r.bind_mr->access & IBV_ACCESS_MW_BIND) == 0 &&
+             !Faulty(Fault::kBindRightNotChecked)) {
+    f.window = Window::kNoBindRight;
+  } else if ((r.bind_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0 &&
+             (r.bind_mr->access & IBV_ACCESS_LOCAL_WRITE) == 0 &&
+             !Faulty(Fault::kBindWriteRightNotChecked)) {
+    f.window = Window::kNoLocalWrite;
+  } else if ((r.bind_addr < r.bind_mr->iova ||
+              r.bind_addr - r.bind_mr->iova > r.bind_mr->memory.size ||
+              r.bind_length > r.bind_mr->memory.size - (r.bind_addr - r.bind_mr->iova)) &&
+             !Faulty(Fault::kBindRangeNotChecked)) {
+    f.window = Window::kOutOfRange;
+  } else if (!type1_verb && (r.bind_rkey.value & ~0xffu) != (mw->rkey.value & ~0xffu)) {
+    f.window = Window::kForeignIndexBits;
+  }
+}
+
+void Requester::BindWindow(Exchange* x) {
+  const SendRequest& r = *x->request;
+  Mw* mw = x->window;
+  if (mw == nullptr || Faulty(Fault::kBindWithoutEffect)) return;
+  if (mw->mr != nullptr) --mw->mr->bound_windows;  // a type 1 window moves
+  const uint32_t index = mw->rkey.value & ~0xffu;
+  mw->rkey = Rkey(index | (r.bind_rkey.value & 0xff));  // WR-MW-002
+  fabric_->windows_.Retag(mw->rkey.value);
+  if (r.bind_length == 0 || r.bind_mr == nullptr) {
+    mw->mr = nullptr;
+    return;
+  }
+  mw->mr = r.bind_mr;
+  ++mw->mr->bound_windows;
+  mw->qp_num = x->requester->number().value;
+  mw->qp_life = x->requester->life();
+  mw->addr = r.bind_addr;
+  mw->length = r.bind_length;
+  mw->access = r.bind_access;
+  if (Faulty(Fault::kBindGivesAllRights)) {
+    mw->access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  }
+}
+
+void Requester::InvalidateWindow(Exchange* x) {
+  Mw* mw = x->window;
+  if (mw == nullptr || mw->mr == nullptr || Faulty(Fault::kLocalInvWithoutEffect)) return;
+  --mw->mr->bound_windows;
+  mw->mr = nullptr;
+}
+
+Requester::Step Requester::ExecuteLocal(Exchange* x) {
+  ExamineWindow(x);
+  const bool bind = x->request->op == Operation::kBindMw;
+  Outcome outcome = Choose(RequestOutcomes(x->facts));
+  if (outcome.status == IBV_WC_SUCCESS && outcome.effect == Effect::kWhole) {
+    bind ? BindWindow(x) : InvalidateWindow(x);
+  } else if (Faulty(Fault::kFailedBindKeepsQp)) {
+    outcome.requester_next = NextState::kKeep;
+  }
+  Finish(x, outcome, 0);
+  return Step::kDone;
+}
+
+// --- completion ----------------------------------------------------------------------------------
+
+void Requester::Finish(Exchange* x, const Outcome& outcome, uint64_t byte_len) {
+  Qp& qp = *x->requester;
+  SendRequest& r = *x->request;
+  SendQueue& sq = *qp.send_queue_;
+  const OperationInfo& info = Info(r.op);
+  const uint64_t position = sq.done();
+  bool completes = Signaled(qp, r) || outcome.status != IBV_WC_SUCCESS;
+  if (__builtin_expect(FaultSwitch::on(), 0)) {
+    const bool signaled = Signaled(qp, r);
+    if (outcome.status != IBV_WC_SUCCESS && outcome.status != IBV_WC_WR_FLUSH_ERR && !signaled &&
+        Faulty(Fault::kUnsignaledErrorSilent)) {
+      completes = false;
+    }
+    if (!signaled && outcome.status == IBV_WC_SUCCESS && Faulty(Fault::kUnsignaledCompletes)) {
+      completes = true;
+    }
+    if (qp.init().signaling == Signaling::kAll && (r.flags & IBV_SEND_SIGNALED) == 0 &&
+        outcome.status == IBV_WC_SUCCESS && Faulty(Fault::kSigAllNeedsFlag)) {
+      completes = false;
+    }
+  }
+  if (completes) {
+    Completion c;
+    c.wr_id = r.wr_id;
+    c.status = outcome.status;
+    c.opcode = info.send_wc_opcode;
+    c.qp_num = qp.number_;
+    c.qp = &qp;
+    c.covers = position + 1;
+    c.byte_len = static_cast<uint32_t>(byte_len);
+    c.timestamp_ns = fabric_->Now();
+    if ((r.op == Operation::kSendWithImm || r.op == Operation::kRdmaWriteWithImm) &&
+        fabric_->Pick(ChoicePoint::kSendImmFlags, 2) == 1) {
+      c.wc_flags |= IBV_WC_WITH_IMM;
+    }
+    if (__builtin_expect(FaultSwitch::on(), 0)) {
+      if (r.op == Operation::kLocalInv && Faulty(Fault::kLocalInvReportsBind)) {
+        c.opcode = IBV_WC_BIND_MW;
+      }
+      if (r.op == Operation::kRdmaWriteWithImm && Faulty(Fault::kWriteImmReportsSend)) {
+        c.opcode = IBV_WC_SEND;
+      }
+      if (r.op == Operation::kAtomicFetchAndAdd && Faulty(Fault::kFetchAddReportsCompSwap)) {
+        c.opcode = IBV_WC_COMP_SWAP;
+      }
+      if (r.op == Operation::kAtomicWrite && Faulty(Fault::kAtomicWriteReportsWrite)) {
+        c.opcode = IBV_WC_RDMA_WRITE;
+      }
+      if (r.op == Operation::kRdmaRead && Faulty(Fault::kReadByteLenZero)) c.byte_len = 0;
+      if (c.status == IBV_WC_RNR_RETRY_EXC_ERR && Faulty(Fault::kRnrReportsRetry)) {
+        c.status = IBV_WC_RETRY_EXC_ERR;
+      }
+    }
+    sq.set_done(position + 1);
+    qp.attempt_ = Qp::Attempt{};
+    if (qp.init_.send_cq != nullptr) {
+      if (__builtin_expect(FaultSwitch::on(), 0)) {
+        if (c.status == IBV_WC_SUCCESS && sq.posted() > position + 1 &&
+            Faulty(Fault::kCompletionLost)) {
+          goto state;
+        }
+        if (Faulty(Fault::kCompletionTwice)) qp.init_.send_cq->Push(c);
+      }
+      qp.init_.send_cq->Push(c);
+    }
+  } else {
+    sq.set_done(position + 1);
+    qp.attempt_ = Qp::Attempt{};
+    if (qp.on_silent_success) qp.on_silent_success(qp, r);
+  }
+state:
+  switch (outcome.requester_next) {
+    case NextState::kKeep:
+      break;
+    case NextState::kErr:
+      if (!Faulty(Fault::kRequesterStaysAfterError)) qp.MoveTo(IBV_QPS_ERR);
+      break;
+    case NextState::kSqe:
+    case NextState::kSqeOrErr:
+      if (Faulty(Fault::kUdStaysAfterError)) break;
+      qp.MoveTo(fabric_->Pick(ChoicePoint::kSqeOrErr, 2) == 0 ? IBV_QPS_SQE : IBV_QPS_ERR);
+      break;
+  }
+}
+
+}  // namespace qpexam::model

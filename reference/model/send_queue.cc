@@ -1,0 +1,771 @@
+#include "reference/model/send_queue.h"
+
+#include <algorithm>
+
+#include "reference/model/fabric.h"
+#include "reference/model/queue_pair.h"
+
+namespace qpexam::model {
+namespace {
+
+constexpr uint32_t kDefinedFlags =
+    IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE | IBV_SEND_IP_CSUM;
+
+uint64_t PowerOfTwo(uint64_t n) {
+  uint64_t p = 1;
+  while (p < n) p <<= 1;
+  return p;
+}
+
+bool IsAtomic(Operation op) {
+  return op == Operation::kAtomicCmpAndSwp || op == Operation::kAtomicFetchAndAdd;
+}
+
+}  // namespace
+
+SendQueue::SendQueue(Qp* qp, const Shape& shape)
+    : qp_(qp), chooser_set_(&qp->fabric().chooser_set_), shape_(shape) {
+  const QpType type = shape.type;
+  for (const OperationInfo& info : AllOperations()) {
+    const size_t i = static_cast<size_t>(info.op);
+    Need need = 0;
+    switch (info.data) {
+      case DataRule::kSgeOrInline:
+        need = kTakesSge | kTakesInline;
+        break;
+      case DataRule::kSge:
+        need = kTakesSge;
+        break;
+      case DataRule::kOneSgeOf8:
+        need = kTakesSge | kExactlyEight;
+        break;
+      case DataRule::kNone:
+      case DataRule::kNoneTolerated:
+        break;
+    }
+    switch (RequiredQpSetter(type, info.op)) {
+      case QpSetter::kUdAddr:
+        need |= kUdAddr;
+        break;
+      case QpSetter::kXrcSrqn:
+        need |= kXrcSrqn;
+        break;
+      case QpSetter::kNone:
+        break;
+    }
+    if ((shape.send_ops & info.send_ops_flag) == 0) need |= kNotAsked;
+    need_of_[i] = need;
+    // Flags that mean something here; the rest goes the slow way, where they are ignored or, by
+    // choice, refused (X18, WR-SAMPLE-008, WR-DATA-030).
+    uint32_t flags = IBV_SEND_SIGNALED;
+    if (type == QpType::kRc || type == QpType::kXrcSend) flags |= IBV_SEND_FENCE;
+    if (info.solicited_allowed) flags |= IBV_SEND_SOLICITED;
+    if (type == QpType::kRawPacket) flags |= IBV_SEND_IP_CSUM;
+    flags_taken_[i] = flags;
+  }
+  AllocateSlots(PowerOfTwo(std::max<uint64_t>(shape.max_wr, 1)));
+}
+
+SendQueue::~SendQueue() = default;
+
+void SendQueue::AllocateSlots(uint64_t count) {
+  const size_t sges = std::max<size_t>(shape_.max_sge, 1) * sizeof(Sge);
+  const size_t inlined = (shape_.max_inline + 15u) & ~size_t{15};
+  const size_t header = (shape_.max_tso_header + 15u) & ~size_t{15};
+  stride_ = sges + inlined + header;
+  slots_ = std::make_unique<SendRequest[]>(count);
+  storage_.reset(new uint8_t[count * stride_]);
+  for (uint64_t i = 0; i < count; ++i) {
+    uint8_t* at = storage_.get() + i * stride_;
+    slots_[i].sge = reinterpret_cast<Sge*>(at);
+    slots_[i].inline_data = at + sges;
+    slots_[i].tso_header = at + sges + inlined;
+  }
+  mask_ = count - 1;
+}
+
+// A hosted provider's ring bounds what is outstanding; the copy here follows it.
+void SendQueue::Grow() {
+  auto old_slots = std::move(slots_);
+  auto old_storage = std::move(storage_);
+  const uint64_t old_mask = mask_;
+  AllocateSlots((old_mask + 1) * 2);
+  for (uint64_t at = done_; at < posted(); ++at) {
+    const SendRequest& from = old_slots[at & old_mask];
+    SendRequest& to = slots_[at & mask_];
+    const SendRequest fresh = to;
+    std::memcpy(fresh.sge, from.sge, stride_);
+    to = from;
+    to.sge = fresh.sge;
+    to.inline_data = fresh.inline_data;
+    to.tso_header = fresh.tso_header;
+  }
+}
+
+void SendQueue::Lint(const char* clause, const char* what) {
+  qp_->fabric().Report(clause, what, qp_->number());
+}
+
+void SendQueue::Fail(int err) {
+  if (error_ == 0 || Faulty(Fault::kCompleteReportsLastError)) error_ = err;
+  trap_ = true;
+  need_ = 0;
+}
+
+bool SendQueue::StartSlow() {
+  if (InRegion()) {
+    Lint("WR-CRIT-008", "start inside a region of the same thread");
+    Fail(EINVAL);
+    return false;
+  }
+  // A thread domain takes no lock, so a second thread is noticed, not stopped.
+  if (in_region_.load(std::memory_order_relaxed) != nullptr) {
+    Lint("WR-CONC-004", "two threads in the region of a QP that has a thread domain");
+  }
+  in_region_.store(ThisThread(), std::memory_order_relaxed);
+  return true;
+}
+
+void SendQueue::EndRegion() {
+  staged_ = 0;
+  need_ = 0;
+  current_ = nullptr;
+  if (shape_.locking == RegionLocking::kThreadDomain) {
+    in_region_.store(nullptr, std::memory_order_relaxed);
+  } else {
+    lock_.Unlock();
+  }
+}
+
+// The request built last lacks a setter that its operation or QP type wants.
+void SendQueue::CheckLastIsWhole(const char* clause) {
+  if ((need_ & kData) != 0) {
+    const bool strict = qp_->fabric().options().strict_setters;
+    if (!strict && (need_ & kExactlyEight) == 0) {  // X9: a message of length 0
+      current_->data = DataKind::kSge;
+      current_->num_sge = 0;
+      need_ &= ~kData;
+    } else {
+      Lint(clause, "a request lacks its DATA setter");
+      Fail(EINVAL);
+      return;
+    }
+  }
+  if ((need_ & (kUdAddr | kXrcSrqn)) != 0) {
+    Lint("WR-SET-009",
+         (need_ & kUdAddr) != 0 ? "a request lacks set_ud_addr" : "a request lacks set_xrc_srqn");
+    Fail(EINVAL);
+  }
+}
+
+int SendQueue::Complete() {
+  if (!InRegion()) {
+    Lint("WR-CRIT-009", "complete without a start");
+    return EINVAL;
+  }
+  if ((need_ & ~kExactlyEight) != 0) CheckLastIsWhole("WR-SET-003");
+  int err = error_;
+  if (err == 0 && staged_ != 0) {
+    err = Publish();
+  } else if (__builtin_expect(FaultSwitch::on(), 0) && err != 0 && staged_ != 0) {
+    if (Faulty(Fault::kFailedRegionIsPosted)) {
+      Publish();
+    } else if (Faulty(Fault::kFailedRegionPostsFirst)) {
+      staged_ = 1;
+      Publish();
+    } else if (Faulty(Fault::kFailedCompleteReturnsZero)) {
+      err = 0;
+    } else if (Faulty(Fault::kFailedRegionLeaksCapacity)) {
+      shape_.max_wr -= shape_.max_wr > 1 ? 1 : 0;
+    } else if (Faulty(Fault::kFailedCompleteKeepsLock)) {
+      error_ = 0;
+      staged_ = 0;
+      return err;
+    }
+  }
+  const bool leave_error = err != 0 && Faulty(Fault::kErrorSurvivesRegion);
+  EndRegion();
+  if (__builtin_expect(leave_error, 0)) sticky_error_ = err;
+  if (__builtin_expect(sticky_error_ != 0 && !leave_error, 0)) {
+    err = sticky_error_;
+    sticky_error_ = 0;
+  }
+  return err;
+}
+
+void SendQueue::Abort() {
+  if (!InRegion()) {
+    Lint("WR-CRIT-009", "abort without a start");
+    return;
+  }
+  if (__builtin_expect(FaultSwitch::on(), 0)) {
+    if (staged_ != 0 && error_ == 0) {
+      if (Faulty(Fault::kAbortPosts)) Publish();
+      if (Faulty(Fault::kAbortKeepsFirst)) {
+        staged_ = 1;
+        Publish();
+      }
+      if (Faulty(Fault::kAbortLeaksCapacity)) freed_.fetch_sub(1);
+    }
+    if (error_ != 0 && Faulty(Fault::kAbortKeepsError)) sticky_error_ = error_;
+  }
+  EndRegion();
+}
+
+// Under the region lock. Everything or nothing (X12).
+int SendQueue::Publish() {
+  Fabric& fabric = qp_->fabric();
+  std::lock_guard<std::recursive_mutex> lock(fabric.mutex());
+  switch (qp_->state()) {
+    case IBV_QPS_RESET:
+    case IBV_QPS_INIT:
+    case IBV_QPS_RTR:  // WR-STATE-001
+      if (Faulty(Fault::kPostBeforeRtsQueued)) break;
+      return EINVAL;
+    case IBV_QPS_ERR:
+      if (trap_ && fabric.Pick(ChoicePoint::kPostInErr, 2) == 1) return EINVAL;
+      if (Faulty(Fault::kPostInErrLost)) return 0;
+      break;
+    default:
+      break;
+  }
+  uint32_t staged = staged_;
+  if (__builtin_expect(FaultSwitch::on(), 0) && staged > 1) {
+    if (Faulty(Fault::kCompleteDropsLast)) --staged;
+    if (Faulty(Fault::kCompleteSwapsLastTwo)) {
+      const uint64_t end = posted() + staged;
+      std::swap(At(end - 1), At(end - 2));
+    }
+  }
+  const uint64_t from = posted();
+  posted_.store(from + staged, std::memory_order_release);
+  Refer(from, from + staged);
+  fabric.Activity();
+  fabric.Advance(*qp_);
+  return 0;
+}
+
+// An address handle may not end while a request names it (WR-UD-008): count.
+void SendQueue::Refer(uint64_t from, uint64_t to) {
+  if (!NeedsAddress(shape_.type)) return;
+  for (uint64_t at = from; at != to; ++at) {
+    if (At(at).ah != nullptr) ++At(at).ah->pending;
+  }
+}
+
+bool SendQueue::TakesFlags(Operation op, uint32_t flags) {
+  const uint32_t odd = flags & ~flags_taken_[static_cast<size_t>(op)];
+  Fabric& fabric = qp_->fabric();
+  if (odd != 0 && (odd & IBV_SEND_INLINE) == 0) {
+    const bool solicited = odd == IBV_SEND_SOLICITED;
+    if (fabric.Pick(solicited ? ChoicePoint::kSolicitedElsewhere : ChoicePoint::kUnknownFlag, 2) ==
+        1) {
+      return false;
+    }
+  }
+  if ((flags & IBV_SEND_SIGNALED) == 0 && qp_->init().signaling == Signaling::kByFlag &&
+      shape_.type == QpType::kSrd) {
+    return false;  // unsignaled work is refused there (catalogue rule 4)
+  }
+  return (flags & IBV_SEND_SIGNALED) != 0 || qp_->init().signaling == Signaling::kAll ||
+         fabric.Pick(ChoicePoint::kUnsignaledRefused, 2) == 0;
+}
+
+SendRequest* SendQueue::BeginSlow(Operation op, WrId id, uint32_t flags) {
+  if (!InRegion()) {
+    Lint("WR-CRIT-001", "a builder outside of start .. complete");
+    return nullptr;
+  }
+  if (error_ != 0) {
+    if (!Faulty(Fault::kErrorForgottenByNextBuilder)) return nullptr;  // WR-SET-012
+    error_ = 0;
+  }
+  if ((need_ & ~kExactlyEight) != 0) {
+    CheckLastIsWhole("WR-BUILD-009");
+    if (error_ != 0) return nullptr;
+  }
+  Need need = need_of_[static_cast<size_t>(op)];
+  if ((need & kNotAsked) != 0) {
+    Lint("WR-CREATE-009", "a builder whose operation was not asked for at creation");
+    Fail(EINVAL);
+    return nullptr;
+  }
+  const uint64_t position = posted() + staged_;
+  const uint64_t used = position - freed_.load(std::memory_order_acquire);
+  if (used >= shape_.max_wr) {
+    if (Faulty(Fault::kFullQueueOverwrites) && used > mask_) {
+      Stage(position - 1, op, id, flags, need);  // writes over a request that was posted
+      --staged_;
+    } else if (Faulty(Fault::kFullQueueDropsSilently)) {
+      current_ = nullptr;
+      return nullptr;
+    }
+    Fail(ENOMEM);  // WR-CAP-002
+    return nullptr;
+  }
+  if (Faulty(Fault::kDepthOneLess) && used + 1 >= shape_.max_wr && shape_.max_wr > 1) {
+    Fail(ENOMEM);
+    return nullptr;
+  }
+  if (!TakesFlags(op, flags)) {
+    Fail(EINVAL);
+    return nullptr;
+  }
+  if (__builtin_expect(FaultSwitch::on(), 0)) {
+    if (Faulty(Fault::kFenceFlagLost)) flags &= ~IBV_SEND_FENCE;
+    if (Faulty(Fault::kSolicitedFlagLost)) flags &= ~IBV_SEND_SOLICITED;
+    if (Faulty(Fault::kFlagsOfPreviousRequest) && staged_ != 0 && current_ != nullptr) {
+      flags = (flags & ~IBV_SEND_SIGNALED) | (current_->flags & IBV_SEND_SIGNALED);
+    }
+    if (Faulty(Fault::kWrIdTruncated)) id = WrId(id.value & 0xffffffff);
+    if (Faulty(Fault::kWrIdOfRegionsFirst) && staged_ != 0) id = At(posted()).wr_id;
+  }
+  return Stage(position, op, id, flags, need);
+}
+
+void SendQueue::BindMw(WrId id, uint32_t flags, const Bind& bind) {
+  SendRequest* r = Begin(Operation::kBindMw, id, flags);
+  if (r == nullptr) return;
+  r->bind_call = bind.call;
+  r->mw = bind.mw;
+  r->mw_key = bind.mw_key;
+  r->bind_rkey = bind.new_key;
+  r->bind_mr = bind.mr;
+  r->bind_addr = bind.addr;
+  r->bind_length = bind.length;
+  r->bind_access = bind.access;
+  if (bind.call == BindCall::kWorkRequest && bind.mw != nullptr && bind.mw->type == IBV_MW_TYPE_1) {
+    Lint("WR-MW-001", "ibv_wr_bind_mw() of a type 1 window");
+    Fail(EINVAL);
+  }
+}
+
+void SendQueue::Tso(WrId id, uint32_t flags, const void* header, uint16_t header_length,
+                    uint16_t mss) {
+  SendRequest* r = Begin(Operation::kTso, id, flags);
+  if (r == nullptr) return;
+  if (header_length > shape_.max_tso_header && !Faulty(Fault::kTsoHeaderClipped)) {
+    Fail(EINVAL);  // WR-DATA-027
+    return;
+  }
+  if (mss == 0) {
+    Lint("WR-DATA-029", "TSO with an mss of 0");
+    Fail(EINVAL);
+    return;
+  }
+  if (header_length < 54) {
+    Lint("WR-DATA-027", "a TSO header shorter than Ethernet, IP and TCP");
+    Fail(EINVAL);
+    return;
+  }
+  header_length = std::min(header_length, shape_.max_tso_header);
+  r->tso_header_length = header_length;
+  r->tso_mss = mss;
+  std::memcpy(r->tso_header, header, header_length);  // WR-BUILD-006
+}
+
+void SendQueue::Flush(WrId id, uint32_t flags, Rkey rkey, RemoteAddr addr, uint64_t length,
+                      uint8_t type, uint8_t level) {
+  SendRequest* r = Begin(Operation::kFlush, id, flags);
+  if (r == nullptr) return;
+  Remote(r, rkey, addr);
+  if (Faulty(Fault::kFlushLengthTruncated)) length &= 0xffffffff;
+  r->flush_length = length;
+  r->flush_type = type;
+  r->flush_level = level;
+  if (type == 0 || (type & ~3u) != 0 || level > 1 || length > 0xffffffff) {
+    Fail(EINVAL);  // WR-DATA-019, -020
+  }
+}
+
+void SendQueue::AtomicWrite(WrId id, uint32_t flags, Rkey rkey, RemoteAddr addr,
+                            const void* value) {
+  SendRequest* r = Begin(Operation::kAtomicWrite, id, flags);
+  if (r == nullptr) return;
+  Remote(r, rkey, addr);
+  std::memcpy(r->atomic_write, value, sizeof r->atomic_write);  // WR-BUILD-005
+}
+
+void SendQueue::CheckEight() {
+  uint64_t length = 0;
+  for (uint32_t i = 0; i < current_->num_sge; ++i) length += current_->sge[i].length;
+  if (current_->num_sge != 1 || length != 8) {
+    need_ = 0;
+    Fail(EINVAL);  // WR-DATA-014: refused here
+  }
+}
+
+// True where the setter has nothing to act on; says why where that is the caller's mistake.
+bool SendQueue::SetterMisused(Need takes, const char* setter) {
+  (void)setter;
+  if (!InRegion()) {
+    Lint("WR-CRIT-001", "a setter outside of start .. complete");
+    return true;
+  }
+  if (error_ != 0) return true;  // WR-SET-012
+  if (current_ == nullptr && Faulty(Fault::kFullQueueDropsSilently)) return true;
+  if (staged_ == 0) {
+    Lint("WR-SET-011", "a setter before any builder of the region");
+    Fail(EINVAL);
+    return true;
+  }
+  if ((need_ & takes) != 0) return false;
+  const Operation op = current_->op;
+  if (takes == kUdAddr || takes == kXrcSrqn) {
+    const bool type_has_it =
+        takes == kUdAddr ? NeedsAddress(shape_.type) : shape_.type == QpType::kXrcSend;
+    if (!type_has_it) {
+      Lint("WR-SET-010", takes == kUdAddr ? "set_ud_addr on a QP that takes no address"
+                                          : "set_xrc_srqn on a QP that is not XRC_SEND");
+    } else if (!Info(op).needs_xrc_srqn && takes == kXrcSrqn) {
+      Lint("WR-BUILD-011", "a QP setter after BIND_MW or LOCAL_INV");
+    } else {
+      Lint("WR-SET-007", "two QP setters on one request");
+    }
+  } else if (op == Operation::kFlush) {
+    Lint("WR-SET-014", "a DATA setter after FLUSH (tolerated)");
+    return true;
+  } else if (Info(op).data == DataRule::kNone) {
+    Lint(op == Operation::kAtomicWrite ? "WR-SET-014" : "WR-BUILD-011",
+         "a DATA setter after an operation without data");
+  } else if (current_->data != DataKind::kUnset) {
+    Lint("WR-SET-002", "two DATA setters on one request");
+  } else {
+    Lint("WR-INL-003", "an inline setter after an operation that takes none");
+  }
+  Fail(EINVAL);
+  return true;
+}
+
+void SendQueue::SetSgeList(size_t num_sge, const ibv_sge* list) {
+  if (__builtin_expect((need_ & kTakesSge) == 0 || trap_ || !InRegion() || num_sge > shape_.max_sge,
+                       0)) {
+    SetSgeListSlow(num_sge, list);
+    return;
+  }
+  SendRequest* r = current_;
+  r->data = DataKind::kSge;
+  r->num_sge = static_cast<uint32_t>(num_sge);
+  for (size_t i = 0; i < num_sge; ++i) {
+    r->sge[i] = Sge{list[i].addr, list[i].length, Lkey(list[i].lkey)};
+  }
+  if ((need_ & kExactlyEight) != 0) CheckEight();
+  need_ &= ~kData;
+}
+
+void SendQueue::SetSgeListSlow(size_t num_sge, const ibv_sge* list) {
+  if (SetterMisused(kTakesSge, "set_sge")) return;
+  if (num_sge == 1 && shape_.max_sge == 0 && list[0].length == 0) num_sge = 0;  // WR-SGE-004
+  if (num_sge > shape_.max_sge) {
+    if (Faulty(Fault::kSgeListClipped)) {
+      num_sge = shape_.max_sge;
+    } else {
+      Fail(EINVAL);  // WR-SGE-003
+      return;
+    }
+  }
+  if (current_->op == Operation::kRdmaRead && num_sge > qp_->device().limits().max_sge_rd) {
+    Fail(EINVAL);  // WR-SGE-005
+    return;
+  }
+  SendRequest* r = current_;
+  if (Faulty(Fault::kSetterHitsFirstOfRegion)) r = &At(posted());
+  r->data = DataKind::kSge;
+  current_->data = DataKind::kSge;
+  r->num_sge = static_cast<uint32_t>(num_sge);
+  const bool reversed = num_sge > 1 && Faulty(Fault::kSgeListReversed);
+  for (size_t i = 0; i < num_sge; ++i) {
+    const ibv_sge& from = list[reversed ? num_sge - 1 - i : i];
+    r->sge[i] = Sge{from.addr, from.length, Lkey(from.lkey)};
+  }
+  if (num_sge > 2 && Faulty(Fault::kSgeListLosesThird)) r->num_sge = 2;
+  if (num_sge > 1 && Faulty(Fault::kZeroLengthSgeEndsList)) {
+    for (size_t i = 0; i < num_sge; ++i) {
+      if (r->sge[i].length == 0) {
+        r->num_sge = static_cast<uint32_t>(i);
+        break;
+      }
+    }
+  }
+  if ((need_ & kExactlyEight) != 0) {
+    CheckEight();
+    if (error_ != 0) return;
+  }
+  need_ &= ~kData;
+}
+
+void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
+  if (SetterMisused(kTakesInline, "set_inline_data")) return;
+  // Each length is compared before it is added, so that no sum wraps (WR-INL-006).
+  SendRequest* r = current_;
+  if (Faulty(Fault::kSetterHitsFirstOfRegion)) r = &At(posted());
+  uint64_t total = 0;
+  for (size_t i = 0; i < num_buf; ++i) {
+    uint64_t length = list[i].length;
+    if (length > shape_.max_inline - total) {
+      if (Faulty(Fault::kInlineTruncated)) {
+        length = shape_.max_inline - total;
+      } else {
+        Fail(EINVAL);  // WR-INL-005
+        return;
+      }
+    }
+    if (length != 0) std::memcpy(r->inline_data + total, list[i].addr, length);  // WR-INL-001
+    total += length;
+    if (i == 0 && num_buf > 1 && Faulty(Fault::kInlineListFirstOnly)) break;
+  }
+  if (total == shape_.max_inline && total > 0 && Faulty(Fault::kInlineMaxRefused)) {
+    Fail(EINVAL);
+    return;
+  }
+  current_->data = DataKind::kInline;
+  r->data = DataKind::kInline;
+  r->inline_length = total;
+  if (total > 1 && Faulty(Fault::kInlineLastByteLost)) r->inline_data[total - 1] = 0;
+  need_ &= ~kData;
+}
+
+void SendQueue::SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey) {
+  if (SetterMisused(kUdAddr, "set_ud_addr")) return;
+  need_ &= ~kUdAddr;
+  if (ah == nullptr) {
+    Fail(EINVAL);  // WR-UD-009
+    return;
+  }
+  if (Faulty(Fault::kAddressOfRegionsFirst) && staged_ > 1) {
+    const SendRequest& first = At(posted());
+    ah = first.ah;
+    remote_qpn = first.remote_qpn;
+    remote_qkey = first.remote_qkey;
+  }
+  current_->ah = ah;
+  current_->remote_qpn = remote_qpn;
+  current_->remote_qkey = remote_qkey;
+}
+
+void SendQueue::SetXrcSrqn(SrqNum srqn) {
+  if (SetterMisused(kXrcSrqn, "set_xrc_srqn")) return;
+  need_ &= ~kXrcSrqn;
+  if (Faulty(Fault::kSrqnOfRegionsFirst) && staged_ > 1) srqn = At(posted()).remote_srqn;
+  current_->remote_srqn = srqn;
+}
+
+// --- ibv_post_send -------------------------------------------------------------------------------
+
+int SendQueue::BeginPost() {
+  if (InRegion()) {
+    Lint("WR-MIX-002", "ibv_post_send inside the QP's own region");
+    return EINVAL;
+  }
+  if (shape_.locking == RegionLocking::kThreadDomain) {
+    in_region_.store(ThisThread(), std::memory_order_relaxed);
+  } else {
+    lock_.Lock();
+  }
+  staged_ = 0;
+  error_ = 0;
+  need_ = 0;
+  trap_ = Trapped();
+  return 0;
+}
+
+void SendQueue::EndPost() { EndRegion(); }
+
+Status SendQueue::CheckShape(Operation op, size_t num_sge, Span<const ibv_sge> list) {
+  uint64_t length = 0;
+  for (const ibv_sge& sge : list) length += sge.length;
+  if (IsAtomic(op) && (num_sge != 1 || length != 8)) {
+    return {EINVAL, "WR-DATA-014", "an atomic takes one SGE of 8 bytes"};
+  }
+  if (op == Operation::kRdmaRead && num_sge > qp_->device().limits().max_sge_rd) {
+    return {EINVAL, "WR-SGE-005", "more SGEs than a READ takes"};
+  }
+  return {};
+}
+
+Status SendQueue::PostOne(const SendRequest& request, Span<const ibv_sge> list) {
+  Fabric& fabric = qp_->fabric();
+  std::lock_guard<std::recursive_mutex> lock(fabric.mutex());
+  const OperationInfo& info = Info(request.op);
+  const uint64_t position = posted();
+  switch (qp_->state()) {
+    case IBV_QPS_RESET:
+    case IBV_QPS_INIT:
+    case IBV_QPS_RTR:
+      return {EINVAL, "WR-STATE-001", "the QP is not ready to send"};
+    default:
+      break;
+  }
+  if (position - freed_.load(std::memory_order_acquire) >= shape_.max_wr) {
+    return {ENOMEM, "WR-CAP-002", "the send queue is full"};
+  }
+  if (!info.has_send_wr) {
+    return {EINVAL, "WR-MIX-005", "struct ibv_send_wr cannot express this operation"};
+  }
+  if (((info.reference_types | info.optional_types) & MaskOf(shape_.type)) == 0) {
+    return {EINVAL, "WR-RESP-012", "the QP type does not carry this operation"};
+  }
+  if (!TakesFlags(request.op, request.flags)) {
+    return {EINVAL, "WR-SAMPLE-006", "a flag that is not taken"};
+  }
+  if (request.op == Operation::kBindMw && request.mw != nullptr &&
+      request.mw->type == IBV_MW_TYPE_1 && request.bind_call == BindCall::kWorkRequest) {
+    Lint("WR-MW-001", "a BIND_MW request for a type 1 window");
+    return {EINVAL, "WR-MW-001", "a type 1 window is bound by ibv_bind_mw()"};
+  }
+  if (NeedsAddress(shape_.type) && request.ah == nullptr) {
+    return {EINVAL, "WR-UD-009", "no address handle"};
+  }
+  const bool takes_data = info.data != DataRule::kNone && info.data != DataRule::kNoneTolerated;
+  const bool inlined = (request.flags & IBV_SEND_INLINE) != 0 && takes_data;
+  if (inlined && info.data != DataRule::kSgeOrInline) {
+    return {EINVAL, "WR-INL-003", "this operation takes no inline data"};
+  }
+  if (takes_data && !inlined && list.size > shape_.max_sge) {
+    return {EINVAL, "WR-SGE-003", "more SGEs than max_send_sge"};
+  }
+  if (takes_data) {
+    const Status shape = CheckShape(request.op, list.size, list);
+    if (!shape.ok()) return shape;
+  }
+  if (request.op == Operation::kTso) {
+    if (request.tso_header_length > shape_.max_tso_header) {
+      return {EINVAL, "WR-DATA-027", "the TSO header is longer than max_tso_header"};
+    }
+    if (request.tso_mss == 0 || request.tso_header_length < 54) {
+      Lint("WR-DATA-029", "TSO without an mss or a whole header");
+      return {EINVAL, "WR-DATA-029", "TSO without an mss or a whole header"};
+    }
+  }
+  uint64_t total = 0;
+  if (inlined) {
+    for (const ibv_sge& sge : list) {
+      if (sge.length > shape_.max_inline - total) {
+        return {EINVAL, "WR-INL-005", "more inline data than max_inline_data"};
+      }
+      total += sge.length;
+    }
+  }
+
+  SendRequest& slot = At(position);
+  Sge* const sge = slot.sge;
+  uint8_t* const inline_data = slot.inline_data;
+  uint8_t* const tso_header = slot.tso_header;
+  slot = request;
+  slot.sge = sge;
+  slot.inline_data = inline_data;
+  slot.tso_header = tso_header;
+  slot.num_sge = 0;
+  slot.inline_length = 0;
+  slot.data = inlined ? DataKind::kInline : DataKind::kSge;
+  if (inlined) {
+    for (const ibv_sge& from : list) {
+      if (from.length == 0) continue;
+      std::memcpy(inline_data + slot.inline_length, reinterpret_cast<const void*>(from.addr),
+                  from.length);
+      slot.inline_length += from.length;
+    }
+  } else if (takes_data) {
+    for (const ibv_sge& from : list) {
+      slot.sge[slot.num_sge++] = Sge{from.addr, from.length, Lkey(from.lkey)};
+    }
+  }
+  if (request.op == Operation::kTso) {
+    std::memcpy(tso_header, request.tso_header, request.tso_header_length);
+  }
+  posted_.store(position + 1, std::memory_order_release);
+  Refer(position, position + 1);
+  fabric.Activity();
+  fabric.Advance(*qp_);
+  return {};
+}
+
+void SendQueue::PostDecoded(const SendRequest& request) {
+  Fabric& fabric = qp_->fabric();
+  std::lock_guard<std::recursive_mutex> lock(fabric.mutex());
+  if (posted() - done_ > mask_) Grow();
+  // Lists longer than the slots were made for: make all of them larger.
+  const bool inlined = request.data == DataKind::kInline;
+  if (request.num_sge > shape_.max_sge || request.inline_length > shape_.max_inline ||
+      request.tso_header_length > shape_.max_tso_header) {
+    const size_t old_stride = stride_;
+    const Shape old = shape_;
+    shape_.max_sge = std::max(shape_.max_sge, request.num_sge);
+    if (inlined) {
+      shape_.max_inline = std::max(shape_.max_inline, static_cast<uint32_t>(request.inline_length));
+    }
+    shape_.max_tso_header = std::max(shape_.max_tso_header, request.tso_header_length);
+    auto old_slots = std::move(slots_);
+    auto old_storage = std::move(storage_);
+    AllocateSlots(mask_ + 1);
+    (void)old_stride;
+    for (uint64_t at = done_; at < posted(); ++at) {
+      const SendRequest& from = old_slots[at & mask_];
+      SendRequest& to = slots_[at & mask_];
+      const SendRequest fresh = to;
+      to = from;
+      to.sge = fresh.sge;
+      to.inline_data = fresh.inline_data;
+      to.tso_header = fresh.tso_header;
+      std::copy(from.sge, from.sge + std::max<uint32_t>(old.max_sge, 1), to.sge);
+      std::memcpy(to.inline_data, from.inline_data, old.max_inline);
+      std::memcpy(to.tso_header, from.tso_header, old.max_tso_header);
+    }
+  }
+  const uint64_t position = posted();
+  SendRequest& slot = At(position);
+  Sge* const sge = slot.sge;
+  uint8_t* const inline_data = slot.inline_data;
+  uint8_t* const tso_header = slot.tso_header;
+  slot = request;
+  slot.sge = sge;
+  slot.inline_data = inline_data;
+  slot.tso_header = tso_header;
+  if (inlined) {
+    if (request.inline_length != 0) {
+      std::memcpy(inline_data, request.inline_data, request.inline_length);
+    }
+  } else {
+    std::copy(request.sge, request.sge + request.num_sge, sge);
+  }
+  if (request.op == Operation::kTso) {
+    std::memcpy(tso_header, request.tso_header, request.tso_header_length);
+  }
+  posted_.store(position + 1, std::memory_order_release);
+  Refer(position, position + 1);
+  fabric.Activity();
+  fabric.Advance(*qp_);
+}
+
+// --- for the engine ------------------------------------------------------------------------------
+
+void SendQueue::set_done(uint64_t position) {
+  if (NeedsAddress(shape_.type)) {
+    for (uint64_t at = done_; at != position; ++at) {
+      Ah* ah = At(at).ah;
+      if (ah != nullptr && --ah->pending == 0 && ah->ended) delete ah;
+    }
+  }
+  done_ = position;
+  if (shape_.keeper == QueueKeeper::kProvider) freed_.store(position, std::memory_order_release);
+}
+
+void SendQueue::Free(uint64_t position) {
+  if (__builtin_expect(FaultSwitch::on(), 0)) {
+    if (Faulty(Fault::kPollFreesOneSlot)) position = freed_.load() + 1;
+    if (Faulty(Fault::kPollFreesNothing)) return;
+  }
+  if (position > freed_.load(std::memory_order_relaxed)) {
+    freed_.store(position, std::memory_order_release);
+  }
+}
+
+void SendQueue::Reset() {
+  set_done(posted());
+  if (Faulty(Fault::kResetKeepsPositions)) return;
+  done_ = 0;
+  posted_.store(0, std::memory_order_release);
+  freed_.store(0, std::memory_order_release);
+}
+
+}  // namespace qpexam::model
