@@ -1,0 +1,286 @@
+// The judge's working state: one class, its parts in a file each (objects, posting, outcomes,
+// completions, observe, report).
+#ifndef QPEXAM_HARNESS_JUDGE_IMPL_H_
+#define QPEXAM_HARNESS_JUDGE_IMPL_H_
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/judge/judge.h"
+#include "harness/judge/memory.h"
+#include "harness/judge/state.h"
+#include "harness/program/layout.h"
+
+namespace qpexam::judge {
+
+// Storage of one kind of object that is kept from run to run: elements are reset, their own
+// vectors keep what they had.
+template <typename T>
+class Pool {
+ public:
+  void Clear() { size_ = 0; }
+  T& Add() {
+    if (size_ == all_.size()) all_.emplace_back();
+    return all_[size_++];
+  }
+  size_t size() const { return size_; }
+  T& operator[](size_t i) { return all_[i]; }
+  const T& operator[](size_t i) const { return all_[i]; }
+  T* begin() { return all_.data(); }
+  T* end() { return all_.data() + size_; }
+  const T* begin() const { return all_.data(); }
+  const T* end() const { return all_.data() + size_; }
+
+ private:
+  std::vector<T> all_;
+  size_t size_ = 0;
+};
+
+// What a request's local buffer, remote memory or window key turned out to be.
+struct LocalPlace {
+  model::LocalFault fault = model::LocalFault::kNone;
+  bool unsure = false;
+  bool placed = false;
+  uint32_t block = 0;
+  uint64_t offset = 0;
+};
+struct RemotePlace {
+  model::RemoteFault fault = model::RemoteFault::kNone;
+  bool unsure = false;
+  bool placed = false;
+  uint32_t block = 0;
+  uint64_t offset = 0;
+  Clock changed = 0;
+};
+
+// What may become of one request, over all states of affairs that can have held.
+struct Prospects {
+  model::OutcomeSet set;  // of the facts as they are now
+  bool open = false;      // a race: any outcome
+  bool may_succeed = false, may_fail = false, may_stay = false;
+  bool whole = false;  // where it succeeds, everything it promises happens
+};
+
+class Judge::Impl {
+ public:
+  explicit Impl(JudgeOptions options) : options_(std::move(options)) {}
+
+  const JudgeOptions& options() const { return options_; }
+  const Verdict& Run(const Program& program, const Trace& trace);
+
+ private:
+  friend class Judge;
+
+  // --- run.cc: one event after the other -------------------------------------------------------
+  void Clear();
+  void Step(const Event& event);
+  void AtEnd(const Event& event);
+  void Started() {  // something may move again
+    settled_ = false;
+    ++activity_;
+  }
+
+  // --- objects.cc ------------------------------------------------------------------------------
+  Index Find(ObjectId id) const { return id < index_.size() ? index_[id] : kNone; }
+  ObjectKind KindOf(ObjectId id) const { return program_->objects[id].kind; }
+  bool Is(ObjectId id, ObjectKind kind) const {
+    return id != kNoObject && id < program_->objects.size() && KindOf(id) == kind;
+  }
+  QpState* Qp(ObjectId id);
+  MrState* Mr(ObjectId id);
+  MwState* Mw(ObjectId id);
+  CqState* Cq(CqRef ref);
+  Index PdOf(ObjectId pd, ObjectId device);
+  Index ImplicitPd(ObjectId device);
+  void MakePd(const Call& call, const Event& event);
+  void MakeMr(const Call& call, const Event& event);
+  void MakeMw(const Call& call, const Event& event);
+  void MakeCq(const Call& call, const Event& event);
+  void MakeSrq(const Call& call, const Event& event);
+  void MakeQp(const Call& call, const Event& event);
+  void MakeAh(const Call& call, const Event& event);
+  void Rereg(const Call& call, const Event& event);
+  void ResizeCq(const Call& call, const Event& event);
+  void Destroy(const Call& call, const Event& event);
+  void Attach(const Call& call, const Event& event);
+  void Detach(const Call& call, const Event& event);
+
+  // --- states.cc -------------------------------------------------------------------------------
+  void Connect(const Call& call, const Event& event);
+  void Modify(const Call& call, const Event& event);
+  void TakeAttributes(QpState& qp, const ibv_qp_attr& attr, int mask, const Call& call,
+                      const QpState* peer);
+  void EnterState(QpState& qp, ibv_qp_state state);
+  void ResetQp(QpState& qp);
+  void SawStates(const Event& event, bool asked);
+  void SawState(QpState& qp, const SeenState& seen, bool asked);
+  void QueryValues(const Call& call, const Event& event);
+  void AsyncEvent(const Call& call, const Event& event);
+  void Arm(const Call& call, const Event& event);
+  void CqEvent(const Call& call, const Event& event);
+  bool MaySolicit(const CqState& cq);
+  bool MayBeError(const QpState& qp) const;
+
+  // --- posting.cc ------------------------------------------------------------------------------
+  void Start(const Call& call);
+  void Build(const Call& call);
+  void Setter(const Call& call);
+  void Complete(const Call& call, const Event& event);
+  void Abort(const Call& call, const Event& event);
+  void PostSend(const Call& call, const Event& event);
+  void EndPostSend(const Event& event);
+  void PostReceive(const Call& call, const Event& event, bool srq);
+  void EndPostReceive(const Event& event);
+  void BindType1(const Call& call, const Event& event);
+  Request& NewStaged(QpState& qp, const Call& call);
+  void FillRequest(const Call& call, Request* r);
+  void AddSges(const std::vector<SgeArg>& sges, Request* r);
+  void AddInline(MemRef addr, uint64_t len, Request* r);
+  bool Misused(const QpState& qp, const Request& r) const;
+  // Whether the region may be accepted, may be refused, and on which clause.
+  struct PostJudgement {
+    bool may_accept = true, may_refuse = false, accept_warns = false, refuse_warns = false;
+    const char* accept_clause = "";
+    const char* refuse_clause = "";
+    const char* why = "";
+    model::ChoicePoint choice = model::ChoicePoint::kCount;
+    model::PostFault fault = model::PostFault::kNone;
+  };
+  PostJudgement JudgePosting(QpState& qp, Request* requests, size_t count);
+  void Apply(PostJudgement* j, model::PostFault fault, const char* why);
+  void JudgeRc(const QpState& qp, const PostJudgement& j, int rc, const char* verb, size_t count);
+  void Accept(QpState& qp, Request& staged);
+  void Drop(QpState& qp, const Request& staged, Fate fate);
+  void Unfollow(QpState& qp);
+
+  // --- outcomes.cc -----------------------------------------------------------------------------
+  bool InArena(MemRef addr, uint64_t len, uint64_t* start) const;
+  bool Inside(const MrState& mr, ObjectId key, MemRef addr, uint64_t len, bool placed,
+              uint64_t start, bool* unsure) const;
+  LocalPlace PlaceLocal(KeyRef key, MemRef addr, uint64_t len, Index pd, bool write) const;
+  RemotePlace PlaceRemote(const Request& r, const QpState& qp, const QpState* peer) const;
+  model::RequestFacts FactsOf(const Request& r, bool* open);
+  Prospects ProspectsOf(const Request& r);
+  bool PathOpen(const QpState& qp, const Request& r) const;
+  QpState* PeerOf(const QpState& qp, const Request& r);
+  model::ReceiveFact ReceiveFactOf(const Request& r, QpState* peer, model::LocalFault* fault,
+                                   bool* wrong_srq, bool* open);
+  bool NeedsReceive(const Request& r) const;
+  model::RequestFacts::Window WindowFactOf(const Request& r, const QpState& qp, bool* open) const;
+  bool Due(QpState& qp, const Request& r);
+  ReceiveQueue* ReceivesOf(QpState& qp) { return qp.srq != kNone ? &srqs_[qp.srq].rq : &qp.rq; }
+
+  // --- completions.cc --------------------------------------------------------------------------
+  void Completions(const Event& event);
+  void SawCompletion(const SeenCompletion& wc);
+  void SendCompletion(QpState& qp, const SeenCompletion& wc);
+  void UnorderedSendCompletion(QpState& qp, const SeenCompletion& wc);
+  void ReceiveCompletion(QpState& qp, const SeenCompletion& wc);
+  void JudgeSuccess(QpState& qp, Request& r, const SeenCompletion& wc);
+  void JudgeError(QpState& qp, Request& r, const SeenCompletion& wc);
+  void Retire(QpState& qp, Request& r, Fate fate);
+  void UnknownSend(QpState& qp, const SeenCompletion& wc);
+  void UnknownReceive(QpState& qp, const SeenCompletion& wc);
+  bool TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** taken);
+  Request* TakeMessage(QpState& qp, const SeenCompletion& wc, bool* ambiguous);
+  bool Fits(const Request& r, const QpState& to, const SeenCompletion& wc) const;
+  void Deliver(QpState& qp, Receive& receive, const SeenCompletion& wc, Request* message);
+  void CheckReceived(QpState& qp, const SeenCompletion& wc, const Request& message);
+  void TaintPayload(Request& r);
+  void MarkVisible(QpState& qp, const Request& upto);
+  QpState* OnlyQpOn(Index cq);
+  void Doubt(CqState& cq);
+  void UpdateUnsure(QpState& qp);
+  void Drained(Index cq, const Event& event);
+  void CheckAbsent(Index cq, bool all);
+  void CheckAbsentSends(QpState& qp);
+  void CheckAbsentReceives(QpState& qp);
+  void CheckOverrun(CqState& cq);
+
+  // --- observe.cc ------------------------------------------------------------------------------
+  void Store(const Call& call);
+  bool Gather(const Request& r, const QpState& qp);  // into gathered_
+  void GatherRange(uint32_t block, uint64_t offset, uint64_t len, const Request& r);
+  void AddEffects(QpState& qp, Request& r);
+  void FinishEffects(QpState& qp, Request& r, bool success, bool cannot_have_started);
+  void WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* bytes, const uint8_t* unknown,
+                  uint64_t len, Request& r, bool local);
+  void PutBytes(uint32_t block, uint64_t offset, const uint8_t* bytes, const uint8_t* unknown,
+                uint64_t len);
+  void MarkAny(uint32_t block, uint64_t offset, uint64_t len, RequestId writer_only);
+  void Resolve(Cell& cell);
+  void SawMemory(const Event& event);
+  void SawBytes(const Event& event, const SeenMemory& m);
+  void WholeLook(bool settled);
+  bool ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t bytes);
+  void WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint64_t seen, uint8_t bytes,
+                   bool promised);
+  void ReceiveRefs(const Receive& receive, int change);
+  template <typename F>
+  void ForCells(uint32_t block, uint64_t offset, uint64_t len, F f);
+  // The mr that shows this byte best, for messages.
+  std::string Place(uint32_t block, uint64_t offset) const;
+
+  // --- report.cc -------------------------------------------------------------------------------
+  Finding* Report(const char* clause, std::string what, std::initializer_list<std::string> allowed,
+                  std::string observed);
+  Finding* Add(FindingKind kind, const char* clause, std::string what,
+               std::initializer_list<std::string> allowed, std::string observed);
+  void Vary(model::ChoicePoint choice, unsigned outcome);
+  std::string NameOf(ObjectId id) const;
+  std::string NameOf(const Request& r) const;
+
+  JudgeOptions options_;
+  Verdict verdict_;
+
+  const Program* program_ = nullptr;
+  const Trace* trace_ = nullptr;
+  const Call* call_ = nullptr;
+  uint32_t call_index_ = 0;
+
+  Clock clock_ = 0;
+  uint32_t epoch_ = 0;     // of facts: keys, rights, states, peers
+  uint32_t activity_ = 0;  // counts what may make something move
+  bool settled_ = false;   // nothing moves unless a further call is made
+  bool parallel_ = false;
+  bool blind_memory_ = false;  // an unfollowed queue may have written anywhere
+
+  std::vector<Index> index_;  // by ObjectId
+  Pool<PdState> pds_;
+  Pool<MrState> mrs_;
+  Pool<MwState> mws_;
+  Pool<CqState> cqs_;
+  Pool<SrqState> srqs_;
+  Pool<AhState> ahs_;
+  Pool<QpState> qps_;
+  std::vector<std::pair<ObjectId, Index>> implicit_pds_;
+
+  Memory memory_;
+  Layout layout_{0};
+  std::vector<Request> requests_;  // request with id i is requests_[i - 1]
+  std::vector<Request> dead_;      // aborted, refused: to explain what should not have happened
+  std::vector<Sge> sges_;
+  std::vector<uint8_t> payloads_;
+  std::vector<uint8_t> unknowns_;
+  Payload gathered_;
+
+  // The last wrong stretch of memory, so that it is one finding.
+  uint32_t wrong_at_call_ = ~0u, wrong_block_ = 0;
+  uint64_t wrong_cell_ = 0;
+
+  uint64_t fields_ = 0;  // what the present poll read of a completion
+
+  // An ibv_post_send or ibv_post_recv list whose calls have not all been seen.
+  std::vector<Request> list_;
+  std::vector<Receive> receive_list_;
+  ObjectId list_of_ = kNoObject;
+
+  Request& Of(RequestId id) { return requests_[id - 1]; }
+  const Request& Of(RequestId id) const { return requests_[id - 1]; }
+};
+
+}  // namespace qpexam::judge
+
+#endif  // QPEXAM_HARNESS_JUDGE_IMPL_H_

@@ -1,0 +1,845 @@
+// Memory: what requests do to it, what was seen of it, and whether that is explained.
+#include <algorithm>
+
+#include "harness/judge/impl.h"
+#include "harness/judge/words.h"
+
+namespace qpexam::judge {
+namespace {
+
+using model::Operation;
+using model::QpType;
+
+uint64_t LoadBytes(const uint8_t* bytes, unsigned at, unsigned count) {
+  uint64_t value = 0;
+  std::memcpy(reinterpret_cast<uint8_t*>(&value) + at, bytes, count);
+  return value;
+}
+
+bool WritesLocally(Operation op) {
+  return op == Operation::kRdmaRead || op == Operation::kAtomicCmpAndSwp ||
+         op == Operation::kAtomicFetchAndAdd;
+}
+bool WritesRemotely(Operation op) {
+  return op == Operation::kRdmaWrite || op == Operation::kRdmaWriteWithImm ||
+         op == Operation::kAtomicWrite || op == Operation::kAtomicCmpAndSwp ||
+         op == Operation::kAtomicFetchAndAdd;
+}
+
+}  // namespace
+
+// f(cell, index of the cell, first byte in it, end byte in it, bytes from the start of the range)
+template <typename F>
+void Judge::Impl::ForCells(uint32_t block, uint64_t offset, uint64_t len, F f) {
+  uint64_t done = 0;
+  while (done < len) {
+    const uint64_t at = offset + done;
+    const auto from = static_cast<unsigned>(at & 7);
+    const auto n = static_cast<unsigned>(std::min<uint64_t>(8 - from, len - done));
+    f(memory_.At(block, at >> 3), at >> 3, from, from + n, done);
+    done += n;
+  }
+}
+
+// Drops old values where the writer's effect must be seen by now.
+void Judge::Impl::Resolve(Cell& cell) {
+  if (cell.definite() || cell.open || cell.mixed) return;
+  bool there = cell.writer == 0;
+  if (!there) {
+    const Request& w = Of(cell.writer);
+    there = cell.local ? w.fate == Fate::kDone : w.visible;
+  }
+  if (there) {
+    cell.old_count = 0;
+    cell.any_old = false;
+  }
+}
+
+void Judge::Impl::Store(const Call& call) {
+  const uint64_t len = call.bytes.empty() ? call.len : call.bytes.size();
+  uint64_t start = 0;
+  if (!InArena(call.addr, len, &start)) return;
+  ++clock_;
+  const auto fill = static_cast<uint8_t>(call.fill == kUnset ? 0 : call.fill);
+  ForCells(0, start, len, [&](Cell& c, uint64_t index, unsigned from, unsigned to, uint64_t done) {
+    const uint64_t mask = RangeMask(from, to);
+    const uint64_t value = call.bytes.empty()
+                               ? fill * 0x0101010101010101ull
+                               : LoadBytes(call.bytes.data() + done, from, to - from);
+    Resolve(c);
+    c.touched = clock_;
+    if (c.definite()) {
+      SetValue(c, value, mask, 0);
+      c.writer = 0;
+    } else {
+      // A device may still be writing there (S07): either may win.
+      AddValue(c, value, mask, 0, &verdict_.leniency.cells_any);
+      c.open = true;
+    }
+    c.seen = (c.seen & ~mask) | (value & mask);
+    memory_.List(c, 0, index);
+  });
+  Started();
+}
+
+// Appends what a device reads there to gathered_.
+void Judge::Impl::GatherRange(uint32_t block, uint64_t offset, uint64_t len, const Request& r) {
+  const size_t start = gathered_.bytes.size();
+  gathered_.bytes.resize(start + len);
+  const bool fenced = (r.flags & IBV_SEND_FENCE) != 0;
+  const bool cpu = r.data == Data::kInline;  // read by the CPU in the setter
+  const bool remote = WritesLocally(r.op);
+  ForCells(block, offset, len, [&](Cell& c, uint64_t, unsigned from, unsigned to, uint64_t done) {
+    Resolve(c);
+    const uint64_t value = cpu && !c.definite() ? c.seen : c.value;
+    std::memcpy(gathered_.bytes.data() + start + done,
+                reinterpret_cast<const uint8_t*>(&value) + from, to - from);
+    uint8_t unsure = c.any;
+    if (c.receives) {
+      unsure = 0xff;
+    } else if (!c.definite()) {
+      bool known = false;
+      if (c.writer != 0 && !c.mixed && !c.open && !cpu) {
+        const Request& w = Of(c.writer);
+        if (w.qp == r.qp && r.qp != kNone && !qps_[r.qp].unordered) {
+          if (remote) {
+            // W->R, W->A, A->R in order; A->A only with a fence (table 2.1).
+            known =
+                !c.local && model::IsReliable(qps_[r.qp].type) &&
+                (!model::Info(w.op).is_read_or_atomic || fenced || r.op == Operation::kRdmaRead);
+          } else {
+            known = c.local && fenced;  // S18
+          }
+        }
+      }
+      if (!known) unsure |= c.open ? 0xff : Unsure(c);
+    }
+    unsure = static_cast<uint8_t>(unsure >> from);
+    if (unsure) {
+      for (unsigned i = 0; i < to - from; ++i) {
+        if (unsure & (1u << i)) gathered_.MarkUnknown(start + done + i, 1);
+      }
+    }
+  });
+  if (!gathered_.unknown.empty()) gathered_.unknown.resize(gathered_.bytes.size(), 0);
+}
+
+// The payload of a request as its SGEs name it; false where it cannot be read.
+bool Judge::Impl::Gather(const Request& r, const QpState& qp) {
+  gathered_.Clear();
+  for (uint32_t i = 0; i < r.sge_count; ++i) {
+    const Sge& s = sges_[r.first_sge + i];
+    const LocalPlace place = PlaceLocal(s.key, s.addr, s.length, qp.pd, false);
+    if (!place.placed || s.length > kMaxArena) return false;
+    GatherRange(place.block, place.offset, s.length, r);
+  }
+  return true;
+}
+
+void Judge::Impl::WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* bytes,
+                             const uint8_t* unknown, uint64_t len, Request& r, bool local) {
+  const bool fenced = (r.flags & IBV_SEND_FENCE) != 0;
+  ForCells(block, offset, len,
+           [&](Cell& c, uint64_t index, unsigned from, unsigned to, uint64_t done) {
+             const uint64_t mask = RangeMask(from, to);
+             const uint64_t value = LoadBytes(bytes + done, from, to - from);
+             uint8_t any = 0;
+             if (unknown) {
+               any = NonZeroBytes(LoadBytes(unknown + done, from, to - from));
+             }
+             Resolve(c);
+             if (!c.definite() && c.writer != 0 && c.writer != r.id) {
+               const Request& w = Of(c.writer);
+               const bool ordered =
+                   w.qp == r.qp && c.local == local && !qps_[r.qp].unordered && !parallel_;
+               if (!ordered) {
+                 c.mixed = true;
+                 any |= NonZeroBytes(mask);
+               } else if (!local && model::Info(w.op).is_read_or_atomic && !fenced) {
+                 any |= NonZeroBytes(mask);  // an atomic may be passed by a later write (S20)
+               }
+             }
+             if (c.receives || parallel_) any |= NonZeroBytes(mask);
+             AddValue(c, value, mask, any, &verdict_.leniency.cells_any);
+             c.writer = r.id;
+             c.local = local;
+             if (fenced && !local) {
+               if (c.fenced_at != 0 && c.fenced_qp != r.qp) c.touched = c.fenced_at;
+               c.fenced_at = clock_;
+               c.fenced_qp = r.qp;
+             } else {
+               c.touched = clock_;
+             }
+             memory_.List(c, block, index);
+           });
+}
+
+// A receive completion put it there: visible from now on.
+void Judge::Impl::PutBytes(uint32_t block, uint64_t offset, const uint8_t* bytes,
+                           const uint8_t* unknown, uint64_t len) {
+  ++clock_;
+  ForCells(block, offset, len,
+           [&](Cell& c, uint64_t index, unsigned from, unsigned to, uint64_t done) {
+             const uint64_t mask = RangeMask(from, to);
+             const uint64_t value = LoadBytes(bytes + done, from, to - from);
+             uint8_t any = 0;
+             if (unknown) any = NonZeroBytes(LoadBytes(unknown + done, from, to - from));
+             Resolve(c);
+             if (!c.definite() || c.receives) any |= NonZeroBytes(mask);  // others write there too
+             SetValue(c, value, mask, any);
+             if (c.definite()) c.writer = 0;
+             c.touched = clock_;
+             c.received = true;
+             memory_.List(c, block, index);
+           });
+}
+
+void Judge::Impl::MarkAny(uint32_t block, uint64_t offset, uint64_t len, RequestId writer_only) {
+  ForCells(block, offset, len, [&](Cell& c, uint64_t index, unsigned from, unsigned to, uint64_t) {
+    if (writer_only != 0 && c.writer != writer_only) return;
+    const uint8_t bits = NonZeroBytes(RangeMask(from, to));
+    if ((c.any & bits) != bits) ++verdict_.leniency.cells_any;
+    c.any |= bits;
+    c.touched = clock_;
+    memory_.List(c, block, index);
+  });
+}
+
+void Judge::Impl::ReceiveRefs(const Receive& receive, int change) {
+  for (uint32_t i = 0; i < receive.sge_count; ++i) {
+    const Sge& s = sges_[receive.first_sge + i];
+    if (!s.placed) continue;
+    ForCells(s.block, s.offset, s.length, [&](Cell& c, uint64_t, unsigned, unsigned, uint64_t) {
+      if (change > 0) {
+        ++c.receives;
+        // What is on its way there meets a receive that may be filled at any time.
+      } else if (c.receives > 0) {
+        --c.receives;
+      }
+    });
+  }
+}
+
+// Bytes of a message that may have changed between posting and execution become unknown.
+void Judge::Impl::TaintPayload(Request& r) {
+  if (r.data != Data::kSge || r.payload == ~0u || r.tainted || r.fate == Fate::kDone) return;
+  uint64_t done = 0;
+  for (uint32_t i = 0; i < r.sge_count; ++i) {
+    const Sge& s = sges_[r.first_sge + i];
+    if (s.placed) {
+      ForCells(s.block, s.offset, s.length,
+               [&](Cell& c, uint64_t, unsigned from, unsigned to, uint64_t at) {
+                 if (c.touched > r.posted || c.fenced_at > r.posted || c.receives) {
+                   std::memset(unknowns_.data() + r.payload + done + at, 0xff, to - from);
+                 }
+               });
+    }
+    done += s.length;
+  }
+}
+
+// Posted: from now on its values may be seen.
+void Judge::Impl::AddEffects(QpState& qp, Request& r) {
+  const model::OperationInfo& info = model::Info(r.op);
+  if (r.mw != kNone && (r.op == Operation::kBindMw || r.op == Operation::kLocalInv ||
+                        r.op == Operation::kSendWithInv)) {
+    MwState& mw = mws_[r.mw];
+    ++mw.pending;
+    mw.changed = clock_;
+    ++epoch_;
+    r.epoch = epoch_;
+    if (r.op == Operation::kBindMw) {
+      Binding b;
+      b.bound = true;
+      b.zero_based = (r.bind_access & IBV_ACCESS_ZERO_BASED) != 0;
+      b.tag = static_cast<uint8_t>(r.rkey.inc ^ (r.rkey.flip & 0xff));
+      b.mr = r.bind_mr;
+      b.qp = r.qp;
+      b.block = r.block;
+      b.base = r.offset;
+      b.size = r.placed ? r.bind_length : 0;
+      b.access = r.bind_access;
+      mw.now = b;
+    } else if (r.op == Operation::kLocalInv) {
+      mw.now.bound = false;
+    }
+    r.in_effect = true;
+    if (r.op != Operation::kSendWithInv) return;
+  }
+  // Places of SGEs, for what comes later.
+  if (r.data == Data::kSge) {
+    for (uint32_t i = 0; i < r.sge_count; ++i) {
+      Sge& s = sges_[r.first_sge + i];
+      const LocalPlace place = PlaceLocal(s.key, s.addr, s.length, qp.pd, info.is_read_or_atomic);
+      s.placed = place.placed && place.fault == model::LocalFault::kNone;
+      s.block = place.block;
+      s.offset = place.offset;
+    }
+  }
+  const bool atomic = r.op == Operation::kAtomicCmpAndSwp || r.op == Operation::kAtomicFetchAndAdd;
+  const bool message = NeedsReceive(r) && r.op != Operation::kRdmaWriteWithImm;
+  bool known = true;
+  if (r.data == Data::kSge && !info.is_read_or_atomic && r.op != Operation::kFlush &&
+      (message || WritesRemotely(r.op))) {
+    known = Gather(r, qp);
+  }
+  if (message) {
+    if (r.data == Data::kSge) {
+      if (!known) {
+        r.payload = ~0u;
+        return;
+      }
+      r.payload = static_cast<uint32_t>(payloads_.size());
+      payloads_.insert(payloads_.end(), gathered_.bytes.begin(), gathered_.bytes.end());
+      unknowns_.resize(payloads_.size(), 0);
+      if (!gathered_.unknown.empty()) {
+        std::copy(gathered_.unknown.begin(), gathered_.unknown.end(),
+                  unknowns_.begin() + r.payload);
+      }
+    }
+    r.in_effect = true;
+    return;
+  }
+  if (!info.takes_rkey || r.op == Operation::kFlush) return;
+  const RemotePlace remote = PlaceRemote(r, qp, PeerOf(qp, r));
+  r.placed = remote.placed;
+  r.block = remote.block;
+  r.offset = remote.offset;
+  const bool hopeless = r.no_effect && !WritesLocally(r.op);
+  if (r.op == Operation::kRdmaRead) {
+    gathered_.Clear();
+    if (r.placed) {
+      GatherRange(r.block, r.offset, r.length, r);
+    } else {
+      gathered_.bytes.resize(r.length <= kMaxArena ? r.length : 0);
+      gathered_.MarkUnknown(0, gathered_.bytes.size());
+    }
+    if (r.length > 0 && gathered_.bytes.empty()) return;
+    uint64_t done = 0;
+    for (uint32_t i = 0; i < r.sge_count; ++i) {
+      const Sge& s = sges_[r.first_sge + i];
+      if (s.placed) {
+        WriteOnWay(s.block, s.offset, gathered_.bytes.data() + done,
+                   gathered_.unknown.empty() ? nullptr : gathered_.unknown.data() + done, s.length,
+                   r, true);
+      }
+      done += s.length;
+    }
+    r.in_effect = true;
+    return;
+  }
+  if (atomic) {
+    uint64_t old = 0;
+    uint8_t old_any = 0xff;
+    if (r.placed && (r.offset & 7) == 0) {
+      Cell& c = memory_.At(r.block, r.offset >> 3);
+      gathered_.Clear();
+      GatherRange(r.block, r.offset, 8, r);
+      std::memcpy(&old, gathered_.bytes.data(), 8);
+      old_any =
+          gathered_.unknown.empty() ? 0 : NonZeroBytes(LoadBytes(gathered_.unknown.data(), 0, 8));
+      uint64_t next;
+      uint8_t next_any = old_any ? 0xff : 0;
+      bool adds = false;
+      if (r.op == Operation::kAtomicFetchAndAdd) {
+        next = c.value + r.compare_or_add;
+        // Sums do not depend on the order of additions (S19, S31).
+        const bool only_adds =
+            c.any == 0 && !c.open && !c.receives && (c.definite() || (c.adds && !c.local));
+        if (only_adds) next_any = 0;
+        adds = only_adds;
+      } else {
+        next = old == r.compare_or_add ? r.swap : old;
+      }
+      uint8_t bytes[8], unknown[8];
+      std::memcpy(bytes, &next, 8);
+      const uint64_t mask = ByteMask(next_any);
+      std::memcpy(unknown, &mask, 8);
+      const bool was_adds = adds && !c.definite();
+      const bool other = was_adds && c.writer != 0 && Of(c.writer).qp != r.qp;
+      if (was_adds) c.writer = 0;  // nothing races with an addition but what is not one
+      WriteOnWay(r.block, r.offset, bytes, next_any ? unknown : nullptr, 8, r, false);
+      c.adds = adds;
+      if (was_adds && (other || c.mixed)) c.mixed = true;
+    }
+    if (r.sge_count == 1 && r.length == 8 && sges_[r.first_sge].placed) {
+      const Sge& s = sges_[r.first_sge];
+      uint8_t bytes[8], unknown[8];
+      std::memcpy(bytes, &old, 8);
+      const uint64_t mask = ByteMask(old_any);
+      std::memcpy(unknown, &mask, 8);
+      WriteOnWay(s.block, s.offset, bytes, old_any ? unknown : nullptr, 8, r, true);
+    } else {
+      for (uint32_t i = 0; i < r.sge_count; ++i) {
+        const Sge& s = sges_[r.first_sge + i];
+        if (s.placed) MarkAny(s.block, s.offset, s.length, 0);
+      }
+    }
+    r.in_effect = true;
+    return;
+  }
+  if (!WritesRemotely(r.op) || !r.placed || hopeless) return;
+  if (r.op == Operation::kAtomicWrite) {
+    WriteOnWay(r.block, r.offset, payloads_.data() + r.payload, nullptr, 8, r, false);
+  } else if (r.data == Data::kInline) {
+    if (r.payload + r.length > payloads_.size()) return;
+    WriteOnWay(r.block, r.offset, payloads_.data() + r.payload, unknowns_.data() + r.payload,
+               r.length, r, false);
+  } else if (known) {
+    WriteOnWay(r.block, r.offset, gathered_.bytes.data(),
+               gathered_.unknown.empty() ? nullptr : gathered_.unknown.data(), r.length, r, false);
+  } else {
+    MarkAny(r.block, r.offset, r.length, 0);
+  }
+  r.in_effect = true;
+}
+
+void Judge::Impl::FinishEffects(QpState& qp, Request& r, bool success, bool cannot_have_started) {
+  if (r.mw != kNone && (r.op == Operation::kBindMw || r.op == Operation::kLocalInv ||
+                        r.op == Operation::kSendWithInv)) {
+    MwState& mw = mws_[r.mw];
+    mw.changed = ++clock_;
+    ++epoch_;
+    if (r.op == Operation::kSendWithInv) {
+      if (!success) {
+        if (mw.pending > 0 && !r.delivered) --mw.pending;
+        // RNR exhausted (WR-MW-021) and a flush leave the key alone; what else may have happened?
+        if (!cannot_have_started && r.facts.receive != model::ReceiveFact::kNone) mw.unsure = true;
+      }
+    } else {
+      if (mw.pending > 0) --mw.pending;
+      if (!success) {
+        if (mw.pending > 0 || r.fate == Fate::kVanished) mw.unsure = true;
+        mw.now = r.before;
+      }
+      if (success && !r.sure && ProspectsOf(r).open) mw.unsure = true;
+      return;
+    }
+  }
+  if (!r.in_effect) return;
+  const bool message = NeedsReceive(r) && r.op != Operation::kRdmaWriteWithImm;
+  if (message) {
+    if (success) {
+      r.fate = Fate::kOutstanding;
+      TaintPayload(r);
+      r.tainted = true;
+      r.fate = Fate::kDone;
+    }
+    return;
+  }
+  if (success) {
+    // Sources that may have changed meanwhile make the result unknown.
+    if (WritesLocally(r.op)) {
+      if (r.placed) {
+        uint64_t done = 0;
+        uint32_t sge = 0;
+        uint64_t in_sge = 0;
+        ForCells(r.block, r.offset,
+                 WritesLocally(r.op) && r.op != Operation::kRdmaRead ? 8 : r.length,
+                 [&](Cell& c, uint64_t, unsigned from, unsigned to, uint64_t) {
+                   uint64_t n = to - from;
+                   const bool raced =
+                       (c.touched > r.posted && !(c.writer == r.id && c.touched <= r.posted)) ||
+                       (c.fenced_at > r.posted && c.fenced_qp != r.qp) || c.receives;
+                   while (n > 0 && sge < r.sge_count) {
+                     const Sge& s = sges_[r.first_sge + sge];
+                     const uint64_t part = std::min<uint64_t>(n, s.length - in_sge);
+                     if (raced && s.placed && part > 0) {
+                       MarkAny(s.block, s.offset + in_sge, part, r.id);
+                     }
+                     in_sge += part;
+                     n -= part;
+                     if (in_sge == s.length) {
+                       ++sge;
+                       in_sge = 0;
+                     }
+                     if (part == 0 && sge >= r.sge_count) break;
+                   }
+                   done += to - from;
+                 });
+      }
+      return;
+    }
+    if (r.data == Data::kSge) {
+      uint64_t done = 0;
+      for (uint32_t i = 0; i < r.sge_count; ++i) {
+        const Sge& s = sges_[r.first_sge + i];
+        if (s.placed) {
+          ForCells(s.block, s.offset, s.length,
+                   [&](Cell& c, uint64_t, unsigned from, unsigned to, uint64_t at) {
+                     if (c.touched > r.posted || c.fenced_at > r.posted || c.receives) {
+                       MarkAny(r.block, r.offset + done + at, to - from, r.id);
+                     }
+                   });
+        }
+        done += s.length;
+      }
+    }
+    // UC may have lost it; a faulty one of several packets may have left a prefix.
+    if (r.maybe || (!model::IsReliable(qp.type) && options_.provider == Provider::kDevice)) {
+      ForCells(r.block, r.offset, r.length, [&](Cell& c, uint64_t, unsigned, unsigned, uint64_t) {
+        if (c.writer == r.id) c.open = true;
+      });
+    }
+    return;
+  }
+  // It failed: per cell the old value or the new one, or surely the old.
+  auto undo = [&](uint32_t block, uint64_t offset, uint64_t len, bool surely) {
+    ForCells(block, offset, len, [&](Cell& c, uint64_t, unsigned, unsigned, uint64_t) {
+      if (c.writer != r.id) {
+        if (!c.definite()) c.open = true;
+        return;
+      }
+      if (surely && c.old_count == 1 && !c.any_old && !c.open && !c.mixed) {
+        c.value = c.old[0];
+        c.any = 0;
+        c.old_count = 0;
+      } else if (!c.definite()) {
+        c.open = true;
+      } else if (c.any) {
+        c.any_old = true;
+      }
+    });
+  };
+  if (WritesRemotely(r.op) && r.placed) {
+    const bool surely =
+        cannot_have_started ||
+        (r.facts.local != model::LocalFault::kNone && r.op != Operation::kAtomicCmpAndSwp &&
+         r.op != Operation::kAtomicFetchAndAdd && r.length <= qp.path_mtu);
+    undo(r.block, r.offset, model::Info(r.op).data == model::DataRule::kOneSgeOf8 ? 8 : r.length,
+         surely);
+  }
+  if (WritesLocally(r.op)) {
+    const bool surely = cannot_have_started ||
+                        (r.facts.remote != model::RemoteFault::kNone && r.length <= qp.path_mtu);
+    for (uint32_t i = 0; i < r.sge_count; ++i) {
+      const Sge& s = sges_[r.first_sge + i];
+      if (s.placed) undo(s.block, s.offset, s.length, surely);
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------------------
+// What was seen.
+
+void Judge::Impl::SawMemory(const Event& event) {
+  for (const SeenMemory& m : trace_->MemoryOf(event)) SawBytes(event, m);
+}
+
+void Judge::Impl::SawBytes(const Event& event, const SeenMemory& m) {
+  (void)event;
+  const Index i = Is(m.mr, ObjectKind::kMr) ? Find(m.mr) : kNone;
+  if (i == kNone) return;
+  const MrState& mr = mrs_[i];
+  const model::Bytes bytes = trace_->BytesOf(m);
+  const uint64_t start = mr.base + m.offset;
+  if (start + bytes.size > memory_.block(mr.block).size) return;
+  ForCells(mr.block, start, bytes.size,
+           [&](Cell& c, uint64_t index, unsigned from, unsigned to, uint64_t done) {
+             const uint64_t mask = RangeMask(from, to);
+             const uint64_t seen = (c.seen & ~mask) | LoadBytes(bytes.data + done, from, to - from);
+             Resolve(c);
+             const auto bits = NonZeroBytes(mask);
+             c.seen = seen;
+             memory_.List(c, mr.block, index);
+             if (c.definite() && c.value == seen && c.any == 0) return;
+             const uint8_t wrong = Unexplained(c, seen) & bits;
+             if (wrong) {
+               if (!blind_memory_ && !parallel_ && !ExplainedOtherwise(mr.block, index, wrong)) {
+                 WrongMemory(mr.block, index, c, seen, wrong, c.definite());
+               }
+               // Go on from what is there.
+               const uint64_t adopt = ByteMask(wrong);
+               c.value = (c.value & ~adopt) | (seen & adopt);
+               for (int k = 0; k < c.old_count; ++k) {
+                 c.old[k] = (c.old[k] & ~adopt) | (seen & adopt);
+               }
+             }
+             // Seen once and nothing on its way: known from now on.
+             if (c.definite() && c.any && c.receives == 0) {
+               const uint64_t known = ByteMask(c.any & bits);
+               c.value = (c.value & ~known) | (seen & known);
+               c.any &= static_cast<uint8_t>(~bits);
+             }
+           });
+}
+
+// Everything was recorded: what must be there is compared, and what is settled collapses.
+void Judge::Impl::WholeLook(bool settled) {
+  std::vector<Memory::Place>& places = memory_.touched();
+  // Whether something that is still outstanding may write later.
+  bool at_rest = settled;
+  if (settled) {
+    for (QpState& qp : qps_) {
+      if (!qp.alive) continue;
+      for (uint32_t i = qp.head; i < qp.sent.size() && at_rest; ++i) {
+        const Request& r = Of(qp.sent[i]);
+        if (r.fate != Fate::kOutstanding || !r.in_effect) continue;
+        if (!Due(qp, r)) at_rest = false;
+      }
+    }
+  }
+  size_t kept = 0;
+  for (size_t p = 0; p < places.size(); ++p) {
+    const Memory::Place place = places[p];
+    Cell& c = memory_.At(place.block, place.cell);
+    Resolve(c);
+    bool pending = false;
+    if (!c.definite() && c.writer != 0) {
+      const Request& w = Of(c.writer);
+      if (settled && !c.open && !c.mixed) {
+        bool there = w.fate == Fate::kDone;
+        if (w.fate == Fate::kOutstanding) {
+          QpState& qp = qps_[w.qp];
+          if (Due(qp, w)) {
+            const Prospects prospects = ProspectsOf(w);
+            there = prospects.may_succeed && !prospects.may_fail && !prospects.may_stay;
+          } else {
+            pending = true;
+          }
+        }
+        if (!model::IsReliable(qps_[w.qp].type) && options_.provider == Provider::kDevice) {
+          there = false;
+        }
+        if (there) {
+          c.old_count = 0;
+          c.any_old = false;
+        }
+      } else if (c.mixed && at_rest && c.adds && !c.open) {
+        c.old_count = 0;
+        c.any_old = c.mixed = false;
+      }
+      pending |= !at_rest && (c.mixed || c.open);
+    }
+    const uint8_t wrong = Unexplained(c, c.seen);
+    if (wrong && !blind_memory_ && !parallel_ &&
+        !ExplainedOtherwise(place.block, place.cell, wrong)) {
+      WrongMemory(place.block, place.cell, c, c.seen, wrong, true);
+    }
+    if (settled && !pending) {
+      c.value = c.seen;
+      if (c.receives == 0) c.any = 0;
+      c.old_count = 0;
+      c.any_old = c.open = c.mixed = c.adds = c.received = false;
+      c.writer = 0;
+      c.listed = false;
+    } else {
+      if (wrong) {
+        const uint64_t adopt = ByteMask(wrong);
+        c.value = (c.value & ~adopt) | (c.seen & adopt);
+      }
+      places[kept++] = place;
+    }
+  }
+  places.resize(kept);
+}
+
+// The slow, lenient look before an accusation: did anything that may have run write there?
+bool Judge::Impl::ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t bytes) {
+  (void)bytes;
+  const uint64_t from = cell * 8, to = from + 8;
+  auto overlaps = [&](uint32_t b, uint64_t at, uint64_t len) {
+    return b == block && at < to && at + len > from;
+  };
+  Cell& c = memory_.At(block, cell);
+  for (QpState& qp : qps_) {
+    if (!qp.followed) return true;
+    // A receive that may have been filled before its completion was polled.
+    auto receives = [&](const ReceiveQueue& rq, bool any_message) {
+      if (!any_message) return false;
+      for (uint32_t i = rq.head; i < rq.posted.size(); ++i) {
+        if (rq.posted[i].done) continue;
+        for (uint32_t s = 0; s < rq.posted[i].sge_count; ++s) {
+          const Sge& e = sges_[rq.posted[i].first_sge + s];
+          if (e.placed && overlaps(e.block, e.offset, e.length)) return true;
+        }
+      }
+      return false;
+    };
+    if (c.receives && qp.alive) {
+      const auto self = static_cast<Index>(&qp - qps_.begin());
+      bool any_message = false;
+      for (const QpState& sender : qps_) {
+        if (model::NeedsAddress(qp.type) ? sender.type != qp.type : sender.peer != self) continue;
+        for (uint32_t i = sender.delivered; i < sender.messages.size(); ++i) {
+          const Request& r = Of(sender.messages[i]);
+          any_message |= !r.delivered && r.op != Operation::kRdmaWriteWithImm;
+        }
+      }
+      if (receives(qp.rq, any_message)) return true;
+      for (const SrqState& s : srqs_) {
+        if (receives(s.rq, any_message)) return true;
+      }
+    }
+    // Requests whose source may have changed before they read it.
+    for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
+      const Request& r = Of(qp.sent[i]);
+      if (r.fate != Fate::kOutstanding || !r.in_effect) continue;
+      bool there =
+          WritesRemotely(r.op) && r.placed && overlaps(r.block, r.offset, r.length ? r.length : 8);
+      bool raced = false;
+      if (WritesLocally(r.op)) {
+        for (uint32_t s = 0; s < r.sge_count; ++s) {
+          const Sge& e = sges_[r.first_sge + s];
+          there |= e.placed && overlaps(e.block, e.offset, e.length);
+        }
+        if (r.placed && there) {
+          ForCells(r.block, r.offset, std::max<uint64_t>(r.length, 1),
+                   [&](Cell& source, uint64_t, unsigned, unsigned, uint64_t) {
+                     raced |= source.touched > r.posted ||
+                              (source.fenced_at > r.posted && source.fenced_qp != r.qp) ||
+                              source.receives != 0;
+                   });
+        }
+      } else if (there && r.data == Data::kSge) {
+        for (uint32_t s = 0; s < r.sge_count; ++s) {
+          const Sge& e = sges_[r.first_sge + s];
+          if (!e.placed) continue;
+          ForCells(e.block, e.offset, e.length,
+                   [&](Cell& source, uint64_t, unsigned, unsigned, uint64_t) {
+                     raced |= source.touched > r.posted || source.fenced_at > r.posted ||
+                              source.receives != 0;
+                   });
+        }
+      }
+      if (there && raced) return true;
+      // Several receives or an undecided request: it may have done anything within its range.
+      if (there && !r.sure && qp.loses) return true;
+    }
+  }
+  return false;
+}
+
+std::string Judge::Impl::Place(uint32_t block, uint64_t offset) const {
+  const MrState* best = nullptr;
+  for (const MrState& mr : mrs_) {
+    if (mr.block != block || offset < mr.base || offset >= mr.base + mr.size) continue;
+    if (best == nullptr || mr.size < best->size) best = &mr;
+  }
+  if (best == nullptr) return "memory+" + std::to_string(offset);
+  return NameOf(best->id) + "+" + std::to_string(offset - best->base);
+}
+
+void Judge::Impl::WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint64_t seen,
+                              uint8_t bytes, bool promised) {
+  if (wrong_at_call_ == call_index_ && wrong_block_ == block && wrong_cell_ + 1 == cell) {
+    wrong_cell_ = cell;  // one finding for a stretch
+    return;
+  }
+  wrong_at_call_ = call_index_;
+  wrong_block_ = block;
+  wrong_cell_ = cell;
+  unsigned first = 0, last = 8;
+  while (first < 7 && !(bytes & (1u << first))) ++first;
+  while (last > first + 1 && !(bytes & (1u << (last - 1)))) --last;
+  const uint64_t offset = cell * 8 + first;
+  const uint64_t from = offset, to = cell * 8 + last;
+  auto overlaps = [&](uint32_t b, uint64_t at, uint64_t len) {
+    return b == block && at < to && at + len > from;
+  };
+  const char* clause = "WR-DATA-005";
+  std::string what = "changed although nothing wrote there";
+  const Request* writer = c.writer ? &Of(c.writer) : nullptr;
+  bool is_old = false;
+  for (int i = 0; i < c.old_count; ++i) {
+    is_old |= (NonZeroBytes(seen ^ c.old[i]) & bytes) == 0;
+  }
+  const uint64_t fill = memory_.InitialValue(cell);
+  is_old |= (NonZeroBytes(seen ^ fill) & bytes) == 0;
+  const Request* dead = nullptr;
+  for (const Request& r : dead_) {
+    if (WritesRemotely(r.op) && r.placed && overlaps(r.block, r.offset, r.length ? r.length : 8)) {
+      dead = &r;
+    }
+    if (WritesLocally(r.op)) {
+      for (uint32_t s = 0; s < r.sge_count; ++s) {
+        const Sge& e = sges_[r.first_sge + s];
+        const LocalPlace place = PlaceLocal(e.key, e.addr, e.length, qps_[r.qp].pd, false);
+        if (place.placed && overlaps(place.block, place.offset, e.length)) dead = &r;
+      }
+    }
+  }
+  const Request* staged = nullptr;
+  for (const QpState& qp : qps_) {
+    for (const Request& r : qp.region.staged) {
+      if (!model::Info(r.op).takes_rkey) continue;
+      const RemotePlace place = PlaceRemote(r, qp, qp.peer == kNone ? nullptr : &qps_[qp.peer]);
+      if (place.placed && overlaps(place.block, place.offset, r.length ? r.length : 8)) staged = &r;
+    }
+  }
+  // Failed or flushed requests that named the place.
+  const Request* failed = nullptr;
+  for (size_t i = requests_.size(); i-- > 0 && i + 512 > requests_.size();) {
+    const Request& r = requests_[i];
+    if (r.fate != Fate::kFailed && r.fate != Fate::kFlushed) continue;
+    const bool there =
+        (WritesRemotely(r.op) && r.placed && overlaps(r.block, r.offset, r.length ? r.length : 8));
+    if (there) {
+      failed = &r;
+      break;
+    }
+  }
+  const Request* hopeless = nullptr;
+  for (size_t i = requests_.size(); i-- > 0 && i + 512 > requests_.size();) {
+    const Request& r = requests_[i];
+    if (r.fate == Fate::kOutstanding && WritesRemotely(r.op) && r.placed && !r.in_effect &&
+        overlaps(r.block, r.offset, r.length ? r.length : 8)) {
+      hopeless = &r;
+      break;
+    }
+  }
+  if (writer && writer->fate != Fate::kFailed && writer->fate != Fate::kFlushed) {
+    what = is_old ? "lacks the effect of " + NameOf(*writer)
+                  : "does not hold what " + NameOf(*writer) + " writes";
+    switch (writer->op) {
+      case Operation::kRdmaRead:
+        clause = "WR-DATA-009";
+        break;
+      case Operation::kAtomicCmpAndSwp:
+        clause = "WR-DATA-010";
+        break;
+      case Operation::kAtomicFetchAndAdd:
+        clause = "WR-DATA-011";
+        break;
+      case Operation::kAtomicWrite:
+        clause = "WR-DATA-023";
+        break;
+      default:
+        clause = promised && is_old && writer->visible ? "WR-ORD-002"
+                 : writer->data == Data::kInline       ? "WR-INL-001"
+                 : writer->sge_count > 1               ? "WR-SGE-001"
+                                                       : "WR-DATA-005";
+        if (is_old && c.old_count > 1) clause = "WR-ORD-003";
+        break;
+    }
+    if (is_old && writer->fate == Fate::kOutstanding && writer->op != Operation::kRdmaRead) {
+      clause = writer->fate == Fate::kOutstanding && !promised ? clause : "WR-ATOM-007";
+    }
+  } else if (c.received) {
+    clause = "WR-DATA-001";
+    what = "does not hold what was received there";
+  } else if (staged) {
+    clause = "WR-CRIT-004";
+    what = "changed by " + NameOf(*staged) + " before ibv_wr_complete()";
+  } else if (dead) {
+    clause = dead->fate == Fate::kAborted          ? "WR-ATOM-001"
+             : Only(dead->states_then, kBeforeRts) ? "WR-ATOM-006"
+                                                   : "WR-ATOM-002";
+    what = "changed by " + NameOf(*dead) + ", which was " +
+           (dead->fate == Fate::kAborted ? "aborted" : "refused at complete");
+  } else if (failed || hopeless) {
+    const Request& r = failed ? *failed : *hopeless;
+    const model::OutcomeSet set = model::RequestOutcomes(r.facts);
+    clause = r.fate == Fate::kFlushed ? "WR-COMP-003" : set.clause;
+    what = "changed by " + NameOf(r) + ", which must have no effect";
+  } else if (c.receives) {
+    clause = "WR-DATA-004";
+    what = "is a receive buffer and changed although no message came";
+  }
+  Finding* f = Report(clause, Place(block, offset) + " " + what, {}, HexBytes(seen, first, last));
+  if (f == nullptr) return;
+  f->allowed.push_back(HexBytes(c.value, first, last));
+  for (int i = 0; i < c.old_count; ++i) f->allowed.push_back(HexBytes(c.old[i], first, last));
+}
+
+}  // namespace qpexam::judge

@@ -1,0 +1,491 @@
+// QP states: what modify may do, what query may say; asynchronous and completion events.
+#include "harness/judge/impl.h"
+#include "harness/judge/words.h"
+#include "harness/program/attributes.h"
+#include "harness/trace/names.h"
+#include "reference/model/transitions.h"
+
+namespace qpexam::judge {
+namespace {
+
+using model::QpType;
+
+constexpr uint64_t kRemoteRights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                   IBV_ACCESS_REMOTE_ATOMIC | kAccessFlushGlobal |
+                                   kAccessFlushPersistent;
+
+int Single(States states) {
+  for (int s = IBV_QPS_RESET; s <= IBV_QPS_ERR; ++s) {
+    if (states == StateBit(s)) return s;
+  }
+  return -1;
+}
+
+}  // namespace
+
+// Whether something that the judge knows of may have moved the QP to ERR (or SQE) by itself.
+bool Judge::Impl::MayBeError(const QpState& qp) const {
+  if (!qp.followed || qp.first_unsure != 0 || qp.incoming_trouble || qp.must_be_error ||
+      qp.failed_here || qp.flushing || parallel_ || qp.loses) {
+    return true;
+  }
+  if (qp.send_cq != kNone && cqs_[qp.send_cq].may_overrun) return true;
+  if (qp.recv_cq != kNone && cqs_[qp.recv_cq].may_overrun) return true;
+  // A peer that has failed, or may have, takes a connected one with it only by its own requests,
+  // which are unsure then.
+  return false;
+}
+
+void Judge::Impl::ResetQp(QpState& qp) {
+  for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
+    Request& r = Of(qp.sent[i]);
+    if (r.fate != Fate::kOutstanding) continue;
+    r.fate = Fate::kVanished;
+    FinishEffects(qp, r, false, false);
+  }
+  qp.head = static_cast<uint32_t>(qp.sent.size());
+  qp.seen_visible = qp.head;
+  qp.outstanding = 0;
+  qp.first_unsure = 0;
+  qp.messages.clear();
+  qp.delivered = 0;
+  qp.flushing = qp.flushing_certain = qp.flush_open = qp.must_be_error = false;
+  qp.incoming_trouble = qp.failed_here = qp.error_asked = false;
+  qp.send_doubt = qp.recv_doubt = false;
+  qp.was_sqd = false;
+  qp.error_since = 0;
+  for (uint32_t i = qp.rq.head; i < qp.rq.posted.size(); ++i) {
+    Receive& r = qp.rq.posted[i];
+    if (r.done) continue;
+    r.done = true;
+    ReceiveRefs(r, -1);
+    qp.vanished_receives.push_back(r.wr_id);
+  }
+  qp.rq.head = static_cast<uint32_t>(qp.rq.posted.size());
+  qp.rq.outstanding = 0;
+  qp.peer = kNone;
+  qp.peer_known = true;
+  qp.unordered = qp.type == QpType::kSrd;
+  ++qp.life;
+}
+
+void Judge::Impl::EnterState(QpState& qp, ibv_qp_state state) {
+  const States before = qp.states;
+  qp.changed = ++clock_;
+  ++epoch_;
+  Started();
+  switch (state) {
+    case IBV_QPS_RESET:
+      ResetQp(qp);
+      break;
+    case IBV_QPS_ERR:
+      qp.error_asked = true;
+      qp.flush_open = true;
+      if (qp.error_since == 0) qp.error_since = clock_;
+      break;
+    case IBV_QPS_RTS:
+      if (before & StateBit(IBV_QPS_SQE)) {
+        qp.flushing = qp.flushing_certain = qp.must_be_error = false;
+        qp.error_since = 0;
+      }
+      break;
+    case IBV_QPS_SQD:
+      qp.was_sqd = true;
+      break;
+    default:
+      break;
+  }
+  qp.states = StateBit(state);
+}
+
+void Judge::Impl::TakeAttributes(QpState& qp, const ibv_qp_attr& attr, int mask, const Call& call,
+                                 const QpState* peer) {
+  if (mask & IBV_QP_ACCESS_FLAGS) qp.access = attr.qp_access_flags;
+  if (mask & IBV_QP_QKEY) qp.qkey = attr.qkey;
+  if (mask & IBV_QP_PATH_MTU && qp.type != QpType::kUd) {
+    qp.path_mtu = 128ull << attr.path_mtu;
+  }
+  if (mask & IBV_QP_TIMEOUT) qp.timeout = attr.timeout;
+  if (mask & IBV_QP_RETRY_CNT) qp.retry_cnt = attr.retry_cnt;
+  if (mask & IBV_QP_RNR_RETRY) qp.rnr_retry = attr.rnr_retry;
+  if (mask & IBV_QP_MAX_QP_RD_ATOMIC) qp.max_rd_atomic = attr.max_rd_atomic;
+  if (mask & IBV_QP_MAX_DEST_RD_ATOMIC) qp.max_dest_rd_atomic = attr.max_dest_rd_atomic;
+  if (mask & IBV_QP_DEST_QPN) {
+    const bool number = Given(call, AttrField::kDestQpn).has_value();
+    qp.peer = number || peer == nullptr ? kNone : static_cast<Index>(peer - qps_.begin());
+    qp.peer_known = !number && peer != nullptr;
+  }
+  qp.changed = ++clock_;
+  ++epoch_;
+}
+
+void Judge::Impl::Connect(const Call& call, const Event& event) {
+  QpState* a = Qp(call.object);
+  QpState* b = call.object2 == kNoObject ? nullptr : Qp(call.object2);
+  if (a == nullptr || (call.object2 != kNoObject && b == nullptr)) return;
+  auto connected = [&](QpState& qp, QpState* peer) {
+    qp.changed = ++clock_;
+    ++epoch_;
+    qp.access = kRemoteRights;
+    qp.qkey = kDefaultQkey;
+    qp.rnr_retry = qp.retry_cnt = 3;
+    qp.timeout = 14;
+    qp.max_rd_atomic = qp.max_dest_rd_atomic = 4;
+    if (qp.type != QpType::kUd && qp.type != QpType::kSrd) qp.path_mtu = 1024;
+    qp.peer = kNone;
+    qp.peer_known = true;
+    if (model::IsConnected(qp.type)) {
+      qp.peer = peer ? static_cast<Index>(peer - qps_.begin()) : kNone;
+      qp.peer_known = peer != nullptr;
+    }
+    for (const Attr& given : call.attrs) {
+      const uint64_t value = given.second;
+      switch (given.first) {
+        case AttrField::kAccessFlags:
+          qp.access = value;
+          break;
+        case AttrField::kQkey:
+          qp.qkey = static_cast<uint32_t>(value);
+          break;
+        case AttrField::kPathMtu:
+          if (qp.type != QpType::kUd) qp.path_mtu = 128ull << (value & 7);
+          break;
+        case AttrField::kTimeout:
+          qp.timeout = static_cast<uint8_t>(value);
+          break;
+        case AttrField::kRetryCnt:
+          qp.retry_cnt = static_cast<uint8_t>(value);
+          break;
+        case AttrField::kRnrRetry:
+          qp.rnr_retry = static_cast<uint8_t>(value);
+          break;
+        case AttrField::kMaxRdAtomic:
+          qp.max_rd_atomic = static_cast<uint8_t>(value);
+          break;
+        case AttrField::kMaxDestRdAtomic:
+          qp.max_dest_rd_atomic = static_cast<uint8_t>(value);
+          break;
+        case AttrField::kDestQpn:
+          qp.peer = kNone;
+          qp.peer_known = false;
+          break;
+        default:
+          break;
+      }
+    }
+    qp.states = StateBit(IBV_QPS_RTS);
+  };
+  const bool first_done = event.rc == 0 || event.count == 1;
+  const bool second = b != nullptr && b != a;
+  auto judge = [&](QpState& qp, bool done) {
+    if (!qp.followed || parallel_) return;
+    const bool from_reset = qp.states == StateBit(IBV_QPS_RESET);
+    if (done && !(qp.states & StateBit(IBV_QPS_RESET)) && !MayBeError(qp)) {
+      Report("WR-STATE-008", NameOf(qp.id) + " went to INIT from " + StatesName(qp.states),
+             {"non-zero"}, "0");
+    } else if (!done && from_reset && call.attrs.empty() &&
+               options_.provider == Provider::kReference && qp.type != QpType::kRawPacket &&
+               (!model::IsConnected(qp.type) || b != nullptr)) {
+      Report("WR-STATE-012", NameOf(qp.id) + ": the plain way from RESET to RTS failed", {"0"},
+             std::to_string(event.rc));
+    }
+  };
+  judge(*a, first_done);
+  if (first_done) {
+    connected(*a, b);
+    if (second) {
+      judge(*b, event.rc == 0);
+      if (event.rc == 0) {
+        connected(*b, a);
+      } else {
+        b->states = 0x7f;  // somewhere on the way: what is seen says where
+        ++epoch_;
+      }
+    }
+  } else {
+    a->states = 0x7f;
+    ++epoch_;
+  }
+  Started();
+}
+
+void Judge::Impl::Modify(const Call& call, const Event& event) {
+  QpState* qp = Qp(call.object);
+  if (qp == nullptr) return;
+  const QpState* peer = call.object2 == kNoObject ? nullptr : Qp(call.object2);
+  ModifyFacts facts;
+  facts.type = qp->type;
+  const int single = Single(qp->states);
+  // Several states are possible: the executor went by qp->state, which is the likelier one.
+  facts.present = single >= 0                          ? static_cast<ibv_qp_state>(single)
+                  : qp->states & StateBit(IBV_QPS_RTS) ? IBV_QPS_RTS
+                                                       : IBV_QPS_ERR;
+  const ModifyArgs args = ArgsOfModify(call, facts);
+  const bool undefined = qp->region.open && !parallel_;  // WR-CRIT-011
+  if (undefined) Unfollow(*qp);
+  if (qp->followed && single >= 0 && !MayBeError(*qp) && !parallel_) {
+    const model::ModifyCheck check =
+        model::CheckModify(qp->type, facts.present, args.mask, args.attr);
+    const bool to_reset = (args.mask & IBV_QP_STATE) && args.attr.qp_state == IBV_QPS_RESET;
+    const bool to_error = (args.mask & IBV_QP_STATE) && args.attr.qp_state == IBV_QPS_ERR;
+    const bool open_point = to_error && facts.present == IBV_QPS_RESET;
+    if (event.rc == 0 && check.verdict == model::ModifyVerdict::kRefused && !open_point) {
+      Report(check.clause, NameOf(qp->id) + ": ibv_modify_qp succeeded, but " + check.why,
+             {"non-zero"}, "0");
+    } else if (event.rc != 0 && check.verdict == model::ModifyVerdict::kAllowed &&
+               !check.may_refuse) {
+      if (to_reset || to_error) {
+        if (!open_point && (args.mask & ~IBV_QP_STATE) == 0) {
+          Report("WR-STATE-012",
+                 NameOf(qp->id) + ": going to " +
+                     std::string(model::StateName(args.attr.qp_state)) + " was refused",
+                 {"0"}, std::to_string(event.rc));
+        }
+      } else if (options_.provider == Provider::kReference && call.attrs.size() <= 1 &&
+                 call.attr_mask == kUnset && (args.mask & IBV_QP_STATE) &&
+                 (peer != nullptr || !model::IsConnected(qp->type) ||
+                  !(args.mask & IBV_QP_DEST_QPN))) {
+        Report("WR-STATE-008",
+               NameOf(qp->id) + ": a legal transition with plain attributes was refused", {"0"},
+               std::to_string(event.rc));
+      }
+    }
+  }
+  if (event.rc != 0) return;
+  TakeAttributes(*qp, args.attr, args.mask, call, peer);
+  if (args.mask & IBV_QP_STATE) {
+    EnterState(*qp, args.attr.qp_state);
+  }
+}
+
+void Judge::Impl::SawStates(const Event& event, bool asked) {
+  for (const SeenState& seen : trace_->StatesOf(event)) {
+    QpState* qp = Qp(seen.qp);
+    if (qp && qp->alive) SawState(*qp, seen, asked);
+  }
+}
+
+// asked: the event is a modify (or connect) of this very QP, so that the state is fresh.
+void Judge::Impl::SawState(QpState& qp, const SeenState& seen, bool asked) {
+  const bool watch = qp.followed && !parallel_;
+  if (seen.state >= 0 && seen.cached >= 0 && seen.state != seen.cached && watch) {
+    Report("WR-STATE-013", NameOf(qp.id) + ": qp->state differs from what ibv_query_qp said",
+           {std::string(model::StateName(static_cast<ibv_qp_state>(seen.state)))},
+           QpStateWord(seen.cached));
+  }
+  const int state = seen.state >= 0 ? seen.state : seen.cached;
+  if (state < 0) return;
+  if (state > IBV_QPS_ERR) {
+    Report("WR-STATE-013", NameOf(qp.id) + ": not a state", {StatesName(qp.states)},
+           std::to_string(state));
+    return;
+  }
+  const States bit = StateBit(state);
+  if (qp.states & bit) {
+    const bool late =
+        qp.must_be_error && qp.states != bit && state != IBV_QPS_ERR && state != IBV_QPS_SQE;
+    if (!late) {
+      if (qp.states != bit) {
+        qp.states = bit;
+        qp.changed = ++clock_;
+        ++epoch_;
+        if (state == IBV_QPS_ERR && qp.error_since == 0) {
+          qp.error_since = clock_;
+          qp.flush_open = true;
+        }
+      }
+      return;
+    }
+  }
+  if (state == IBV_QPS_ERR && MayBeError(qp)) {
+    qp.states = bit;
+    qp.changed = ++clock_;
+    ++epoch_;
+    if (qp.error_since == 0) qp.error_since = clock_;
+    qp.flush_open = true;
+    return;
+  }
+  if (state == IBV_QPS_SQE && MayBeError(qp) && !model::IsReliable(qp.type)) {
+    qp.states = bit;
+    qp.changed = ++clock_;
+    ++epoch_;
+    return;
+  }
+  if (!watch) {
+    qp.states = bit;
+    ++epoch_;
+    return;
+  }
+  const bool settled = settled_ || options_.provider != Provider::kDevice;
+  if (qp.must_be_error) {
+    if (settled) {
+      Report(model::IsReliable(qp.type) ? "WR-RESP-016" : "WR-STATE-004",
+             NameOf(qp.id) + " is in " +
+                 std::string(model::StateName(static_cast<ibv_qp_state>(state))) +
+                 " after an error completion",
+             {StatesName(qp.states)}, QpStateWord(state));
+      qp.must_be_error = false;
+      qp.states = bit;
+      qp.send_doubt = true;
+      ++epoch_;
+    }
+    return;
+  }
+  Report(asked && qp.modify_refused ? "WR-STATE-008" : "WR-STATE-013",
+         NameOf(qp.id) + ": the state is another one than it must be", {StatesName(qp.states)},
+         QpStateWord(state));
+  qp.states = bit;
+  qp.changed = ++clock_;
+  ++epoch_;
+}
+
+void Judge::Impl::QueryValues(const Call& call, const Event& event) {
+  QpState* qp = Qp(call.object);
+  if (qp == nullptr || event.rc != 0 || !qp->followed) return;
+  if (qp->region.open && !parallel_) return;
+  for (const SeenValue& seen : trace_->ValuesOf(event)) {
+    const auto field = static_cast<AttrField>(seen.field);
+    const std::string name = NameOf(qp->id) + ": ibv_query_qp: ";
+    auto at_most = [&](const char* what, uint64_t max, const char* clause) {
+      if (seen.value > max) {
+        Report(clause, name + what, {"at most " + std::to_string(max)}, std::to_string(seen.value));
+      }
+    };
+    auto same = [&](const char* what, uint32_t granted) {
+      if (seen.value != granted && seen.value != 0) {
+        Add(FindingKind::kWarning, "WR-CREATE-003", name + what + " differs from what was granted",
+            {std::to_string(granted)}, std::to_string(seen.value));
+      }
+    };
+    switch (field) {
+      case AttrField::kRqPsn:
+      case AttrField::kSqPsn:
+        at_most("a PSN of more than 24 bits", 0xffffff, "WR-LIM-001");
+        break;
+      case AttrField::kTimeout:
+        at_most("timeout", 31, "WR-LIM-003");
+        break;
+      case AttrField::kRetryCnt:
+      case AttrField::kRnrRetry:
+        at_most("a retry count", 7, "WR-LIM-003");
+        break;
+      case AttrField::kMinRnrTimer:
+        at_most("min_rnr_timer", 31, "WR-LIM-003");
+        break;
+      case AttrField::kCapMaxSendWr:
+        same("max_send_wr", qp->granted[0]);
+        break;
+      case AttrField::kCapMaxSendSge:
+        same("max_send_sge", qp->granted[2]);
+        break;
+      case AttrField::kCapMaxInline:
+        same("max_inline_data", qp->granted[4]);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+void Judge::Impl::AsyncEvent(const Call& call, const Event& event) {
+  (void)call;
+  if (!event.has_async || parallel_) return;
+  const std::string word = AsyncEventWord(event.async_type);
+  QpState* qp = Qp(event.event_of.object);
+  switch (event.async_type) {
+    case IBV_EVENT_CQ_ERR: {
+      const CqState* cq = Cq(event.event_of);
+      if (cq && !cq->may_overrun) {
+        Report("WR-COMP-012", "IBV_EVENT_CQ_ERR although the CQ cannot have overrun",
+               {"no such event: at most " + std::to_string(cq->possible) + " of " +
+                std::to_string(cq->depth) + " entries"},
+               word);
+      }
+      break;
+    }
+    case IBV_EVENT_SQ_DRAINED:
+      if (qp && qp->followed && !qp->was_sqd) {
+        Report("WR-STATE-003", NameOf(qp->id) + ": SQ_DRAINED although it never was in SQD",
+               {"no such event"}, word);
+      }
+      break;
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      if (qp && qp->followed &&
+          (qp->srq == kNone || !((qp->states & StateBit(IBV_QPS_ERR)) || MayBeError(*qp)))) {
+        Report("WR-RESP-020",
+               NameOf(qp->id) + ": LAST_WQE_REACHED although it is not on an SRQ and in ERR",
+               {"no such event"}, word);
+      }
+      break;
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_REQ_ERR:
+      if (qp && qp->followed && !qp->incoming_trouble && !qp->failed_here) {
+        Report("WR-RESP-006", NameOf(qp->id) + ": an access event although no request was refused",
+               {"no such event"}, word);
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+void Judge::Impl::Arm(const Call& call, const Event& event) {
+  CqState* cq = Cq({call.object, call.side});
+  if (cq == nullptr || event.rc != 0) return;
+  ++cq->arms;
+  // The stronger request stands until its event (M-NOTIFY).
+  cq->armed_solicited = call.solicited && (!cq->armed || cq->armed_solicited);
+  cq->armed_empty = !cq->armed && cq->drained && cq->drained_at == activity_ && settled_;
+  cq->armed = true;
+  cq->came_since_armed = cq->solicited_since_armed = 0;
+}
+
+void Judge::Impl::CqEvent(const Call& call, const Event& event) {
+  if (parallel_) return;
+  if (event.rc == 0 && event.count > 0) {
+    CqState* cq = Cq(event.event_of);
+    if (cq == nullptr) return;
+    ++cq->events;
+    if (cq->events > cq->arms) {
+      Report("WR-EVT-001", "more completion events than ibv_req_notify_cq() calls",
+             {std::to_string(cq->arms)}, std::to_string(cq->events));
+      cq->events = cq->arms;
+    } else if (cq->armed && cq->armed_solicited && cq->events == cq->arms &&
+               cq->solicited_since_armed == 0 && !MaySolicit(*cq)) {
+      Report("WR-EVT-002",
+             "an event of a queue armed for solicited completions, but none can have come",
+             {"no event"}, "an event");
+    }
+    cq->armed = false;
+    return;
+  }
+  if (!event.settled && !event.timed_out) return;
+  for (CqState& cq : cqs_) {
+    if (cq.channel != call.object || !cq.armed || !cq.armed_empty || !cq.alive) continue;
+    if (cq.events >= cq.arms) continue;
+    const bool due = cq.armed_solicited ? cq.solicited_since_armed > 0 : cq.came_since_armed > 0;
+    if (!due || cq.may_overrun) continue;
+    Report(cq.armed_solicited ? "WR-EVT-003" : "WR-EVT-004",
+           NameOf(cq.id) + ": a completion came after arming and raised no event", {"one event"},
+           "none");
+    cq.armed = false;
+  }
+}
+
+// Whether a solicited (or failed) completion may have been generated and not yet been polled.
+bool Judge::Impl::MaySolicit(const CqState& cq) {
+  const auto at = static_cast<Index>(&cq - cqs_.begin());
+  for (QpState& qp : qps_) {
+    if (!qp.followed) return true;
+    if (qp.send_cq == at || qp.recv_cq == at) {
+      if (MayBeError(qp) || qp.states == StateBit(IBV_QPS_ERR)) return true;
+    }
+    for (uint32_t i = qp.delivered; i < qp.messages.size(); ++i) {
+      const Request& r = Of(qp.messages[i]);
+      if (!r.delivered && (r.flags & IBV_SEND_SOLICITED)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace qpexam::judge
