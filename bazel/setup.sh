@@ -13,7 +13,7 @@ qpx_bazel() {
   fi
 }
 
-# Prints the packages that group $1 lacks: build (./qpexam), clang (sanitizers), lint, coverage.
+# Prints the packages that group $1 lacks: build (./qpexam), clang (sanitizers), lint, tidy, coverage.
 qpx_missing() {
   case $1 in
     build)
@@ -38,6 +38,7 @@ qpx_missing() {
     lint)
       command -v clang-format-14 > /dev/null || command -v clang-format > /dev/null || echo clang-format-14
       ;;
+    tidy) command -v clang-tidy-14 > /dev/null || echo clang-tidy-14 ;;
     coverage)
       qpx_missing clang
       command -v llvm-cov-14 > /dev/null || echo llvm-14
