@@ -90,7 +90,7 @@ qpx_set_up() {
 qpx_home() {
   if [ -z "${HOME:-}" ] || ! [ -d "$HOME" ] || ! [ -w "$HOME" ]; then
     HOME=${TMPDIR:-/tmp}/qpexam-home-$(id -u)
-    mkdir -p "$HOME"
+    mkdir -p "$HOME" && [ -O "$HOME" ] || { qpx_say "no home folder, and $HOME cannot serve as one"; exit 4; }
     export HOME
   fi
 }
