@@ -195,3 +195,20 @@ int qpx_seam_command_ioctl(int fd, unsigned long request, ...) {
   const struct qpx_seam_device *device = device_of(verbs_get_device(commanding->device)->sysfs);
   return device->command(device->owner, commanding, argument);
 }
+
+// --- ThreadSanitizer
+// -------------------------------------------------------------------------------------------------
+
+#if defined(__SANITIZE_THREAD__)
+#define QPX_SEAM_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define QPX_SEAM_TSAN 1
+#endif
+#endif
+
+#ifdef QPX_SEAM_TSAN
+// libibverbs notes without a lock that memory was registered before ibv_fork_init(): known, and of
+// no consequence.
+const char *__tsan_default_suppressions(void) { return "race:ibv_dontfork_range\n"; }
+#endif
