@@ -16,6 +16,7 @@ void DecodedSend::Clear() {
 
 void DecodedReceive::Clear() {
   wr_id = 0;
+  native_index = 0;
   carries_wr_id = false;
   sge.clear();
   complaints.clear();

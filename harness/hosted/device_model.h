@@ -168,6 +168,7 @@ struct DecodedSend {
 struct DecodedReceive {
   uint64_t wr_id = 0;
   bool carries_wr_id = false;
+  uint32_t native_index = 0;  // what a CQE calls the entry
   std::vector<model::Sge> sge;
   std::vector<std::string> complaints;
   Bytes raw;
@@ -179,6 +180,7 @@ struct DecodedReceive {
 struct NativeCompletion {
   model::Completion completion;  // wr_id: as decoded, where the WQE carries it
   uint32_t entry = 0;            // free-running index of the work queue entry it completes
+  uint32_t native_index = 0;     // receives: DecodedReceive::native_index
   const Queue* work_queue = nullptr;
   const QpFacts* qp = nullptr;
   const SrqFacts* srq = nullptr;  // a receive from a shared queue
@@ -194,6 +196,7 @@ struct DeviceTraits {
   ibv_device_attr attr;
   model::QpTypeMask types;
   uint8_t link_layer;
+  uint32_t max_inline;
 };
 
 class DeviceModel {
@@ -209,7 +212,7 @@ class DeviceModel {
   virtual std::vector<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored);
   // Reads the entry at queue.next.
   virtual Visibility DecodeSend(const Queue& queue, DecodedSend* out) = 0;
-  virtual Visibility DecodeReceive(const Queue& queue, DecodedReceive* out) = 0;
+  virtual Visibility DecodeReceive(Queue& queue, DecodedReceive* out) = 0;
   // The device is done with `slots` entries and says so in shared memory, where it does.
   virtual void Retire(Queue& queue, uint32_t slots);
   // Writes a CQE at queue.next and advances it. False: the CQ is full (an overrun).

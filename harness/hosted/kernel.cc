@@ -69,10 +69,12 @@ int HookMmio(void* owner, void* address, const void* bytes, size_t size) {
   return static_cast<KernelImpl*>(owner)->MmioStore(static_cast<uint8_t*>(address), bytes, size);
 }
 
-model::DeviceLimits LimitsOf(const ibv_device_attr& attr) {
+model::DeviceLimits LimitsOf(const DeviceTraits& traits) {
+  const ibv_device_attr& attr = traits.attr;
   model::DeviceLimits limits;
   limits.max_qp_wr = attr.max_qp_wr;
   limits.max_sge = attr.max_sge;
+  limits.max_inline = traits.max_inline;
   limits.max_sge_rd = attr.max_sge_rd;
   limits.max_cqe = attr.max_cqe;
   limits.max_srq_wr = attr.max_srq_wr;
@@ -192,7 +194,7 @@ int KernelImpl::Open(HostedDevice* device) {
   context->device = device;
   context->fd = fd;
   context->write_only = freedom.write_only;
-  context->engine = fabric.OpenDevice(LimitsOf(device->model->traits().attr), this);
+  context->engine = fabric.OpenDevice(LimitsOf(device->model->traits()), this);
   context->engine->owner = context.get();
   ibv_gid gid = {};
   // fe80::<guid>, as RoCE's first entry is.

@@ -75,6 +75,7 @@ struct PendingReceive {
   uint64_t token;
   uint64_t wr_id;
   uint32_t entry;
+  uint32_t native_index;
 };
 
 struct HostedSrq : HostedObject {

@@ -164,15 +164,16 @@ class SeamOracle::Impl {
     std::lock_guard<std::mutex> lock(mutex);
     qp.postings.erase(std::find(qp.postings.begin(), qp.postings.end(), posting));
   }
-  // The request that a WQE with this wr_id should be, of the calls that are under way; the calling
-  // thread's first, for a doorbell may cover what another thread has just written.
+  // The request that a WQE should be, of the calls that are under way; the calling thread's first,
+  // for a doorbell may cover what another thread has just written. nullptr: nobody's, as far as its
+  // wr_id tells.
   const PostedRequest* Claim(WatchedQp& qp, const DecodedSend& decoded) {
     Posting* choice = nullptr;
     for (Posting* p : qp.postings) {
       if (p->handed_over >= p->count) continue;
       const PostedRequest& next = (*p->requests)[p->handed_over];
-      const bool same = !decoded.carries_wr_id || next.wr_id == decoded.request.wr_id.value;
-      if (choice == nullptr || (same && p->thread == ThisThread())) choice = p;
+      if (decoded.carries_wr_id && next.wr_id != decoded.request.wr_id.value) continue;
+      if (choice == nullptr || p->thread == ThisThread()) choice = p;
     }
     if (choice == nullptr) return nullptr;
     return &(*choice->requests)[choice->handed_over++];

@@ -87,7 +87,7 @@ void KernelImpl::ReadReceiveQueue(HostedQp& qp) {
   DecodedReceive& d = receive_scratch_;
   while (model.DecodeReceive(qp.facts.rq, &d) != Visibility::kNotYet) {
     if (observer != nullptr) observer->OnReceive(qp.facts.rq, d);
-    PendingReceive pending = {next_token_++, d.wr_id, qp.facts.rq.next};
+    PendingReceive pending = {next_token_++, d.wr_id, qp.facts.rq.next, d.native_index};
     ++qp.facts.rq.next;
     qp.receives.push_back(pending);
     model::RecvRequest request;
@@ -107,7 +107,7 @@ void KernelImpl::ReadSharedQueue(HostedSrq& srq) {
   DecodedReceive& d = receive_scratch_;
   while (model.DecodeReceive(srq.facts.queue, &d) != Visibility::kNotYet) {
     if (observer != nullptr) observer->OnReceive(srq.facts.queue, d);
-    PendingReceive pending = {next_token_++, d.wr_id, srq.facts.queue.next};
+    PendingReceive pending = {next_token_++, d.wr_id, srq.facts.queue.next, d.native_index};
     ++srq.facts.queue.next;
     srq.pending.push_back(pending);
     model::RecvRequest request;
@@ -140,6 +140,7 @@ void KernelImpl::OnCompletion(HostedCq& cq, const model::Completion& completion)
     assert(it != srq.pending.end());
     native.completion.wr_id = model::WrId(it->wr_id);
     native.entry = it->entry;
+    native.native_index = it->native_index;
     native.work_queue = &srq.facts.queue;
     native.srq = &srq.facts;
     srq.pending.erase(it);
@@ -149,6 +150,7 @@ void KernelImpl::OnCompletion(HostedCq& cq, const model::Completion& completion)
     assert(it != qp->receives.end());
     native.completion.wr_id = model::WrId(it->wr_id);
     native.entry = it->entry;
+    native.native_index = it->native_index;
     native.work_queue = &qp->facts.rq;
     qp->receives.erase(it);
     model.Retire(qp->facts.rq, 1);

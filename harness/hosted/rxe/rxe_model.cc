@@ -184,7 +184,7 @@ class RxeModel : public DeviceModel {
   }
 
   Visibility DecodeSend(const Queue& q, DecodedSend* out) override;
-  Visibility DecodeReceive(const Queue& q, DecodedReceive* out) override;
+  Visibility DecodeReceive(Queue& q, DecodedReceive* out) override;
 
   void Retire(Queue& q, uint32_t slots) override {
     StoreShared32(q.base + kRxeQueueConsumer, (Consumer(q) + slots) & Mask(q));
@@ -256,7 +256,8 @@ class RxeModel : public DeviceModel {
                           static_cast<model::QpTypeMask>(model::MaskOf(model::QpType::kRc) |
                                                          model::MaskOf(model::QpType::kUc) |
                                                          model::MaskOf(model::QpType::kUd)),
-                          IBV_LINK_LAYER_ETHERNET};
+                          IBV_LINK_LAYER_ETHERNET,
+                          512};
 };
 
 Visibility RxeModel::DecodeSend(const Queue& q, DecodedSend* out) {
@@ -404,7 +405,7 @@ Visibility RxeModel::DecodeSend(const Queue& q, DecodedSend* out) {
   return Visibility::kRequest;
 }
 
-Visibility RxeModel::DecodeReceive(const Queue& q, DecodedReceive* out) {
+Visibility RxeModel::DecodeReceive(Queue& q, DecodedReceive* out) {
   if ((Producer(q) & Mask(q)) == (q.next & Mask(q))) return Visibility::kNotYet;
   out->Clear();
   const uint8_t* wqe = Slot(q, q.next);
