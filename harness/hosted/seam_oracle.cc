@@ -215,8 +215,11 @@ PostedRequest* BuildRemote(ibv_qp_ex* qp, WatchedQp* w, Operation op, uint32_t r
   return r;
 }
 
+void WrapQp(ibv_qp_ex* ex, WatchedQp* w);
+
 void WrStart(ibv_qp_ex* qp) {
   WatchedQp* w = g_oracle->Qp(qp);
+  WrapQp(qp, w);  // mlx5 changes wr_complete with the QP's state
   w->original.wr_start(qp);
   ++t_open;
   w->region_count = 0;
@@ -317,15 +320,11 @@ void WrSendTso(ibv_qp_ex* qp, void* header, uint16_t header_size, uint16_t mss) 
 }
 
 // FLUSH and ATOMIC_WRITE: members of newer libraries only.
-template <typename T>
 struct NewerBuilders {
   template <typename Q>
-  static auto Replace(Q* qp, int) -> decltype(qp->wr_flush, void()) {
-    if (qp->wr_flush != nullptr) qp->wr_flush = Flush<Q>;
-    if (qp->wr_atomic_write != nullptr) qp->wr_atomic_write = AtomicWrite<Q>;
-  }
+  static auto Wrap(Q* qp, Q* original, int) -> decltype(qp->wr_flush, void());
   template <typename Q>
-  static void Replace(Q*, long) {}
+  static void Wrap(Q*, Q*, long) {}
 
   template <typename Q>
   static void Flush(Q* qp, uint32_t rkey, uint64_t addr, size_t length, uint8_t type,
@@ -406,35 +405,49 @@ void Replace(F* member, std::common_type_t<F> with) {
   if (*member != nullptr) *member = with;
 }
 
+// Stands in front of one member; remembers what was there, also when the library changed it.
+template <typename F>
+void Wrap(F* member, F* original, std::common_type_t<F> with) {
+  if (*member == nullptr || *member == with) return;
+  *original = *member;
+  *member = with;
+}
+
+template <typename Q>
+auto NewerBuilders::Wrap(Q* qp, Q* original, int) -> decltype(qp->wr_flush, void()) {
+  hosted::Wrap(&qp->wr_flush, &original->wr_flush, Flush<Q>);
+  hosted::Wrap(&qp->wr_atomic_write, &original->wr_atomic_write, AtomicWrite<Q>);
+}
+
+void WrapQp(ibv_qp_ex* ex, WatchedQp* w) {
+  ibv_qp_ex& o = w->original;
+  Wrap(&ex->wr_start, &o.wr_start, WrStart);
+  Wrap(&ex->wr_complete, &o.wr_complete, WrComplete);
+  Wrap(&ex->wr_abort, &o.wr_abort, WrAbort);
+  Wrap(&ex->wr_rdma_write, &o.wr_rdma_write, WrRdmaWrite);
+  Wrap(&ex->wr_rdma_write_imm, &o.wr_rdma_write_imm, WrRdmaWriteImm);
+  Wrap(&ex->wr_rdma_read, &o.wr_rdma_read, WrRdmaRead);
+  Wrap(&ex->wr_atomic_cmp_swp, &o.wr_atomic_cmp_swp, WrAtomicCmpSwp);
+  Wrap(&ex->wr_atomic_fetch_add, &o.wr_atomic_fetch_add, WrAtomicFetchAdd);
+  Wrap(&ex->wr_bind_mw, &o.wr_bind_mw, WrBindMw);
+  Wrap(&ex->wr_local_inv, &o.wr_local_inv, WrLocalInv);
+  Wrap(&ex->wr_send, &o.wr_send, WrSend);
+  Wrap(&ex->wr_send_imm, &o.wr_send_imm, WrSendImm);
+  Wrap(&ex->wr_send_inv, &o.wr_send_inv, WrSendInv);
+  Wrap(&ex->wr_send_tso, &o.wr_send_tso, WrSendTso);
+  Wrap(&ex->wr_set_ud_addr, &o.wr_set_ud_addr, WrSetUdAddr);
+  Wrap(&ex->wr_set_sge, &o.wr_set_sge, WrSetSge);
+  Wrap(&ex->wr_set_sge_list, &o.wr_set_sge_list, WrSetSgeList);
+  Wrap(&ex->wr_set_inline_data, &o.wr_set_inline_data, WrSetInline);
+  Wrap(&ex->wr_set_inline_data_list, &o.wr_set_inline_data_list, WrSetInlineList);
+  NewerBuilders::Wrap(ex, &o, 0);
+}
+
 ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   ibv_qp* qp = g_oracle->Context(context).create_qp_ex(context, attr);
   g_oracle->CheckLocks("ibv_create_qp_ex()", "");
   if (qp == nullptr) return nullptr;
-  if (!(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) return qp;
-  ibv_qp_ex* ex = ibv_qp_to_qp_ex(qp);
-  if (ex == nullptr) return qp;
-  WatchedQp* w = g_oracle->Qp(ex);
-  w->original = *ex;
-  Replace(&ex->wr_start, WrStart);
-  Replace(&ex->wr_complete, WrComplete);
-  Replace(&ex->wr_abort, WrAbort);
-  Replace(&ex->wr_rdma_write, WrRdmaWrite);
-  Replace(&ex->wr_rdma_write_imm, WrRdmaWriteImm);
-  Replace(&ex->wr_rdma_read, WrRdmaRead);
-  Replace(&ex->wr_atomic_cmp_swp, WrAtomicCmpSwp);
-  Replace(&ex->wr_atomic_fetch_add, WrAtomicFetchAdd);
-  Replace(&ex->wr_bind_mw, WrBindMw);
-  Replace(&ex->wr_local_inv, WrLocalInv);
-  Replace(&ex->wr_send, WrSend);
-  Replace(&ex->wr_send_imm, WrSendImm);
-  Replace(&ex->wr_send_inv, WrSendInv);
-  Replace(&ex->wr_send_tso, WrSendTso);
-  Replace(&ex->wr_set_ud_addr, WrSetUdAddr);
-  Replace(&ex->wr_set_sge, WrSetSge);
-  Replace(&ex->wr_set_sge_list, WrSetSgeList);
-  Replace(&ex->wr_set_inline_data, WrSetInline);
-  Replace(&ex->wr_set_inline_data_list, WrSetInlineList);
-  NewerBuilders<ibv_qp_ex>::Replace(ex, 0);
+  if (ibv_qp_ex* ex = ibv_qp_to_qp_ex(qp)) WrapQp(ex, g_oracle->Qp(ex));
   return qp;
 }
 

@@ -1,5 +1,5 @@
-// The layouts that libmlx5, the mlx5_ib kernel module and a ConnectX share: doorbells, WQE segments,
-// CQEs, private command data. Facts of providers/mlx5/mlx5dv.h and <rdma/mlx5-abi.h>;
+// The layouts that libmlx5, the mlx5_ib kernel module and a ConnectX share: doorbells, WQE
+// segments, CQEs, private command data. Facts of providers/mlx5/mlx5dv.h and <rdma/mlx5-abi.h>;
 // mlx5_layout_check.c compares them with those headers. All device fields are big endian.
 #ifndef QPEXAM_HARNESS_HOSTED_MLX5_MLX5_LAYOUT_H_
 #define QPEXAM_HARNESS_HOSTED_MLX5_MLX5_LAYOUT_H_

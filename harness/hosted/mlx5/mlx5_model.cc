@@ -16,9 +16,9 @@ using model::Operation;
 
 // Which Queue::note holds what.
 enum Note {
-  kUidx = 0,        // send queue: the library's index of the QP, named by CQEs
-  kCqeSize = 0,     // CQ: 64 or 128
-  kNextIndex = 0,   // SRQ: the WQE that the device reads next
+  kUidx = 0,       // send queue: the library's index of the QP, named by CQEs
+  kCqeSize = 0,    // CQ: 64 or 128
+  kNextIndex = 0,  // SRQ: the WQE that the device reads next
 };
 
 constexpr uint32_t kBasicBlock = 64, kUnit = 16;
@@ -49,49 +49,82 @@ Reply Error(int err) {
 
 std::optional<Operation> OperationOf(uint8_t opcode) {
   switch (opcode) {
-    case kMlx5OpSend: return Operation::kSend;
-    case kMlx5OpSendImm: return Operation::kSendWithImm;
-    case kMlx5OpSendInv: return Operation::kSendWithInv;
-    case kMlx5OpWrite: return Operation::kRdmaWrite;
-    case kMlx5OpWriteImm: return Operation::kRdmaWriteWithImm;
-    case kMlx5OpRead: return Operation::kRdmaRead;
-    case kMlx5OpAtomicCs: return Operation::kAtomicCmpAndSwp;
-    case kMlx5OpAtomicFa: return Operation::kAtomicFetchAndAdd;
-    case kMlx5OpUmr: return Operation::kBindMw;  // or LOCAL_INV: see DecodeUmr
-    default: return std::nullopt;
+    case kMlx5OpSend:
+      return Operation::kSend;
+    case kMlx5OpSendImm:
+      return Operation::kSendWithImm;
+    case kMlx5OpSendInv:
+      return Operation::kSendWithInv;
+    case kMlx5OpWrite:
+      return Operation::kRdmaWrite;
+    case kMlx5OpWriteImm:
+      return Operation::kRdmaWriteWithImm;
+    case kMlx5OpRead:
+      return Operation::kRdmaRead;
+    case kMlx5OpAtomicCs:
+      return Operation::kAtomicCmpAndSwp;
+    case kMlx5OpAtomicFa:
+      return Operation::kAtomicFetchAndAdd;
+    case kMlx5OpUmr:
+      return Operation::kBindMw;  // or LOCAL_INV: see DecodeUmr
+    default:
+      return std::nullopt;
   }
 }
 
 uint8_t OpcodeOf(Operation op) {
   switch (op) {
-    case Operation::kSend: return kMlx5OpSend;
-    case Operation::kSendWithImm: return kMlx5OpSendImm;
-    case Operation::kSendWithInv: return kMlx5OpSendInv;
-    case Operation::kRdmaWrite: return kMlx5OpWrite;
-    case Operation::kRdmaWriteWithImm: return kMlx5OpWriteImm;
-    case Operation::kRdmaRead: return kMlx5OpRead;
-    case Operation::kAtomicCmpAndSwp: return kMlx5OpAtomicCs;
-    case Operation::kAtomicFetchAndAdd: return kMlx5OpAtomicFa;
-    default: return kMlx5OpUmr;
+    case Operation::kSend:
+      return kMlx5OpSend;
+    case Operation::kSendWithImm:
+      return kMlx5OpSendImm;
+    case Operation::kSendWithInv:
+      return kMlx5OpSendInv;
+    case Operation::kRdmaWrite:
+      return kMlx5OpWrite;
+    case Operation::kRdmaWriteWithImm:
+      return kMlx5OpWriteImm;
+    case Operation::kRdmaRead:
+      return kMlx5OpRead;
+    case Operation::kAtomicCmpAndSwp:
+      return kMlx5OpAtomicCs;
+    case Operation::kAtomicFetchAndAdd:
+      return kMlx5OpAtomicFa;
+    default:
+      return kMlx5OpUmr;
   }
 }
 
 uint8_t SyndromeOf(ibv_wc_status status) {
   switch (status) {
-    case IBV_WC_LOC_LEN_ERR: return 0x01;
-    case IBV_WC_LOC_QP_OP_ERR: return 0x02;
-    case IBV_WC_LOC_PROT_ERR: return 0x04;
-    case IBV_WC_WR_FLUSH_ERR: return 0x05;
-    case IBV_WC_MW_BIND_ERR: return 0x06;
-    case IBV_WC_BAD_RESP_ERR: return 0x10;
-    case IBV_WC_LOC_ACCESS_ERR: return 0x11;
-    case IBV_WC_REM_INV_REQ_ERR: return 0x12;
-    case IBV_WC_REM_ACCESS_ERR: return 0x13;
-    case IBV_WC_REM_OP_ERR: return 0x14;
-    case IBV_WC_RETRY_EXC_ERR: return 0x15;
-    case IBV_WC_RNR_RETRY_EXC_ERR: return 0x16;
-    case IBV_WC_REM_ABORT_ERR: return 0x22;
-    default: return 0xff;  // the library's IBV_WC_GENERAL_ERR
+    case IBV_WC_LOC_LEN_ERR:
+      return 0x01;
+    case IBV_WC_LOC_QP_OP_ERR:
+      return 0x02;
+    case IBV_WC_LOC_PROT_ERR:
+      return 0x04;
+    case IBV_WC_WR_FLUSH_ERR:
+      return 0x05;
+    case IBV_WC_MW_BIND_ERR:
+      return 0x06;
+    case IBV_WC_BAD_RESP_ERR:
+      return 0x10;
+    case IBV_WC_LOC_ACCESS_ERR:
+      return 0x11;
+    case IBV_WC_REM_INV_REQ_ERR:
+      return 0x12;
+    case IBV_WC_REM_ACCESS_ERR:
+      return 0x13;
+    case IBV_WC_REM_OP_ERR:
+      return 0x14;
+    case IBV_WC_RETRY_EXC_ERR:
+      return 0x15;
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return 0x16;
+    case IBV_WC_REM_ABORT_ERR:
+      return 0x22;
+    default:
+      return 0xff;  // the library's IBV_WC_GENERAL_ERR
   }
 }
 
@@ -100,8 +133,8 @@ bool ReadDataSegment(const uint8_t* at, std::vector<model::Sge>* sges) {
   uint32_t count = GetBe32(at, kMlx5DataByteCount);
   uint32_t lkey = GetBe32(at, kMlx5DataLkey);
   if (lkey == kMlx5InvalidLkey) return false;
-  sges->push_back({GetBe64(at, kMlx5DataAddr), count == 0 ? uint32_t{1} << 31 : count,
-                   model::Lkey(lkey)});
+  sges->push_back(
+      {GetBe64(at, kMlx5DataAddr), count == 0 ? uint32_t{1} << 31 : count, model::Lkey(lkey)});
   return true;
 }
 
@@ -179,18 +212,23 @@ Mlx5Model::Mlx5Model() {
 
 Reply Mlx5Model::Answer(const Command& command, Bytes in, MutBytes out) {
   switch (command.kind) {
-    case Command::Kind::kGetContext: return GetContext(in, out);
+    case Command::Kind::kGetContext:
+      return GetContext(in, out);
     case Command::Kind::kAllocPd: {
       mlx5_ib_alloc_pd_resp response = {};
       response.pdn = command.pd;
       return Respond(out, response);
     }
-    case Command::Kind::kCreateCq: return CreateCq(command, in, out);
-    case Command::Kind::kResizeCq: return Error(EOPNOTSUPP);
-    case Command::Kind::kCreateSrq: return CreateSrq(command, in, out);
+    case Command::Kind::kCreateCq:
+      return CreateCq(command, in, out);
+    case Command::Kind::kResizeCq:
+      return Error(EOPNOTSUPP);
+    case Command::Kind::kCreateSrq:
+      return CreateSrq(command, in, out);
     case Command::Kind::kModifySrq:
       return command.attr_mask & IBV_SRQ_MAX_WR ? Error(EINVAL) : Reply();
-    case Command::Kind::kCreateQp: return CreateQp(command, in, out);
+    case Command::Kind::kCreateQp:
+      return CreateQp(command, in, out);
     case Command::Kind::kCreateAh: {
       // The address that the network would resolve: it names the handle.
       mlx5_ib_create_ah_resp response = {};
@@ -199,7 +237,8 @@ Reply Mlx5Model::Answer(const Command& command, Bytes in, MutBytes out) {
       PutBe32(response.dmac, 2, command.ah->number);
       return Respond(out, response);
     }
-    default: return Reply();
+    default:
+      return Reply();
   }
 }
 
@@ -383,8 +422,8 @@ Visibility Mlx5Model::DecodeSend(const Queue& q, DecodedSend* out) {
   }
   out->raw = Bytes{wqe_.data(), size_t{ds} * kUnit};
   if ((header >> 8 & 0xffff) != (q.next & 0xffff)) {
-    return malformed(fmt::format("WQE index {} at place {}", header >> 8 & 0xffff,
-                                 q.next & 0xffff));
+    return malformed(
+        fmt::format("WQE index {} at place {}", header >> 8 & 0xffff, q.next & 0xffff));
   }
   if (qpn_ds >> 8 != q.number) return malformed("the WQE names another QP");
   if (((posted - q.next) & 0xffff) < out->slots) {
@@ -458,13 +497,15 @@ Visibility Mlx5Model::DecodeSend(const Queue& q, DecodedSend* out) {
       const uint32_t length = count & ~MLX5_LAYOUT_INLINE_SEG;
       const size_t taken = (4 + size_t{length} + kUnit - 1) / kUnit * kUnit;
       if (taken > static_cast<size_t>(end - at)) {
-        return malformed(fmt::format("{} bytes of inline data run over the end of the WQE", length));
+        return malformed(
+            fmt::format("{} bytes of inline data run over the end of the WQE", length));
       }
       out->inline_data.insert(out->inline_data.end(), at + 4, at + 4 + length);
       has_inline = true;
       at += taken;
     } else {
-      if (!ReadDataSegment(at, &out->sge)) return malformed("a data segment with the end mark's key");
+      if (!ReadDataSegment(at, &out->sge))
+        return malformed("a data segment with the end mark's key");
       at += kMlx5DataSize;
     }
   }
@@ -525,9 +566,9 @@ bool Mlx5Model::Encode(CqFacts& cq, const NativeCompletion& native) {
     if (ok) {
       PutBe32(cqe, kMlx5CqeByteCnt, c.byte_len);
       const bool datagram = native.qp->type == model::QpType::kUd;
-      PutBe32(cqe, kMlx5CqeFlagsRqpn, (c.wc_flags & IBV_WC_GRH ? 1u << 28 : 0) |
-                                          uint32_t{c.sl} << 24 |
-                                          (datagram ? c.src_qp & 0xffffff : 0));
+      PutBe32(cqe, kMlx5CqeFlagsRqpn,
+              (c.wc_flags & IBV_WC_GRH ? 1u << 28 : 0) | uint32_t{c.sl} << 24 |
+                  (datagram ? c.src_qp & 0xffffff : 0));
       PutBe16(cqe, kMlx5CqeSlid, c.slid);
       if (c.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
         kind = kMlx5CqeRespWriteImm;
