@@ -132,7 +132,7 @@ void Judge::Impl::UpdateUnsure(QpState& qp) {
   qp.first_unsure = 0;
   for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
     const Request& r = Of(qp.sent[i]);
-    if (r.fate == Fate::kOutstanding && !r.sure) {
+    if (r.fate == Fate::kOutstanding && !r.safe) {
       qp.first_unsure = r.id;
       return;
     }
@@ -150,6 +150,7 @@ void Judge::Impl::Retire(QpState& qp, Request& r, Fate fate) {
   if (r.fate != Fate::kOutstanding) return;
   r.fate = fate;
   if (qp.outstanding > 0) --qp.outstanding;
+  if (!r.sure && r.safe && qp.waiting > 0) --qp.waiting;
   FinishEffects(qp, r, fate == Fate::kDone, fate == Fate::kFlushed && qp.flushing_certain);
 }
 
@@ -218,7 +219,7 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
     }
     if (r.signaled) break;
     // An unsignaled one that cannot succeed is not skipped.
-    if (good && !r.sure && !ProspectsOf(r).may_succeed) break;
+    if (!r.sure && !ProspectsOf(r).may_succeed) break;
     if (qp.flushing && !good) break;
   }
   if (match == ~0u) match = weak;
@@ -247,7 +248,19 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
              "wr_id " + std::to_string(wc.wr_id) + ", " + StatusName(wc.status));
       qp.send_doubt = true;
     }
-    for (uint32_t i = qp.head; i < match; ++i) Retire(qp, Of(qp.sent[i]), Fate::kDone);
+    for (uint32_t i = qp.head; i < match; ++i) {
+      Request& r = Of(qp.sent[i]);
+      if (!r.safe) {
+        // What it did to both sides is not known.
+        qp.states |= StateBit(IBV_QPS_ERR);
+        qp.incoming_trouble = true;
+        if (QpState* peer = PeerOf(qp, r); peer && model::IsConnected(qp.type)) {
+          peer->states |= StateBit(IBV_QPS_ERR);
+          peer->incoming_trouble = peer->failed_here = true;
+        }
+      }
+      Retire(qp, r, Fate::kDone);
+    }
     qp.head = match;
   }
   for (uint32_t i = qp.head; i < match; ++i) {
@@ -412,7 +425,7 @@ void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc) 
     }
     return;
   }
-  if (qp.flushing && qp.flushing_certain && !qp.unordered) {
+  if (qp.flushing && !qp.unordered) {
     Report("WR-COMP-003", NameOf(r) + ": an error other than a flush after the first error",
            {"WR_FLUSH_ERR"}, StatusName(wc.status));
     return;
@@ -451,6 +464,9 @@ void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc) 
     }
     if (!named) {
       const char* clause = p.set.clause;
+      bool fails_now = false;
+      for (const model::Outcome& o : p.set) fails_now |= o.status != IBV_WC_SUCCESS;
+      if (!fails_now) clause = before.clause;
       const std::string what = NameOf(r) + " failed with another status than named";
       Finding* f = IsHigh(clause) && !tolerated
                        ? Report(clause, what, {}, StatusName(wc.status))
@@ -477,15 +493,26 @@ void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc) 
   }
   if (model::IsConnected(qp.type)) {
     if (QpState* peer = PeerOf(qp, r)) {
-      bool keeps = !p.open;
+      bool keeps = !p.open, leaves = !p.open && p.set.count > 0;
       for (const model::Outcome& o : p.set) {
+        if (o.completes && o.status == IBV_WC_SUCCESS) continue;
         keeps &= o.responder_next == model::NextState::kKeep;
+        leaves &= o.responder_next == model::NextState::kErr;
       }
-      if (!keeps) {
+      if (keeps) {
+        peer->incoming_trouble = peer->failed_here;
+      } else {
         peer->incoming_trouble = true;
         peer->failed_here = true;
-        peer->states |= StateBit(IBV_QPS_ERR);
         peer->changed = ++clock_;
+        if (leaves && options_.provider != Provider::kDevice) {
+          // WR-RESP-016: the responder as well.
+          peer->states = StateBit(IBV_QPS_ERR);
+          peer->must_be_error = true;
+          if (peer->error_since == 0) peer->error_since = clock_;
+        } else {
+          peer->states |= StateBit(IBV_QPS_ERR);
+        }
       }
     }
   }
@@ -877,10 +904,11 @@ void Judge::Impl::CheckAbsent(Index cq, bool all) {
 void Judge::Impl::CheckAbsentSends(QpState& qp) {
   if (qp.send_doubt || qp.outstanding == 0) return;
   if (qp.send_cq == kNone || cqs_[qp.send_cq].may_overrun) return;
+  const RequestId limit = DueUpTo(qp);
   for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
     Request& r = Of(qp.sent[i]);
     if (r.fate != Fate::kOutstanding) continue;
-    if (!Due(qp, r)) return;
+    if (r.id >= limit) return;
     const char* clause;
     const char* what;
     if (qp.flushing && qp.type != QpType::kSrd) {
@@ -919,6 +947,7 @@ void Judge::Impl::CheckAbsentReceives(QpState& qp) {
     const bool by_address = model::NeedsAddress(qp.type);
     if (by_address ? sender.type != qp.type : sender.peer != self) continue;
     if (!model::IsReliable(sender.type) && !ideal) continue;
+    const RequestId limit = DueUpTo(sender);
     for (uint32_t i = sender.delivered; i < sender.messages.size(); ++i) {
       Request& r = Of(sender.messages[i]);
       if (r.delivered) continue;
@@ -933,10 +962,10 @@ void Judge::Impl::CheckAbsentReceives(QpState& qp) {
                          (qp.type != QpType::kUd || r.length <= sender.path_mtu);
       bool due;
       if (model::IsReliable(sender.type)) {
-        due = r.fate == Fate::kDone || (r.fate == Fate::kOutstanding && r.sure && Due(sender, r));
+        due = r.fate == Fate::kDone || (r.fate == Fate::kOutstanding && r.sure && r.id < limit);
       } else {
         due = ready && r.epoch == epoch_ &&
-              (r.fate == Fate::kDone || (r.fate == Fate::kOutstanding && Due(sender, r)));
+              (r.fate == Fate::kDone || (r.fate == Fate::kOutstanding && r.id < limit));
       }
       if (!due) {
         if (by_address) continue;

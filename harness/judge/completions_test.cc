@@ -140,7 +140,7 @@ end
        {
            {"=> wc a 2 REM_ACCESS_ERR\n", "", "WR-COMP-002"},
            {"a 2 REM_ACCESS_ERR", "a 2 LOC_QP_OP_ERR", "WR-RESP-005"},
-           {"a 2 REM_ACCESS_ERR\n=> wc a 3 WR_FLUSH_ERR", "a 4 SUCCESS RDMA_WRITE", "WR-RESP-005"},
+           {"a 2 REM_ACCESS_ERR\n=> wc a 3 WR_FLUSH_ERR", "a 4 SUCCESS RDMA_WRITE", "WR-COMP-002"},
            {"=> wc a 3 WR_FLUSH_ERR\n", "", "WR-COMP-003"},
            {"=> wc a 4 WR_FLUSH_ERR\n", "=> settled\n", "WR-COMP-003"},
            {"a 3 WR_FLUSH_ERR", "a 3 RETRY_EXC_ERR", "WR-COMP-003"},

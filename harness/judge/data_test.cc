@@ -111,7 +111,7 @@ end
             "=> rc=0\nsettle\n=> mem dst 0 5a*65\npoll a.send\n=> wc a 1 SUCCESS RDMA_WRITE\n", ""},
            {"=> rc=22\nsettle\n",
             "=> rc=0\nsettle\n=> mem dst 0 5a*64\npoll a.send\n=> wc a 1 SUCCESS RDMA_WRITE\n",
-            "WR-INL-001"},
+            "WR-INL-005"},
        }});
 }
 
@@ -295,7 +295,7 @@ end
 )",
          {
              {"settle\n=> mem dst 0 02*8", "settle", "WR-ORD-003"},
-             {"load dst+0\n=> mem dst 0 5a*8", "load dst+0\n=> mem dst 0 03*8", "WR-DATA-005"},
+             {"load dst+0\n=> mem dst 0 5a*8", "load dst+0\n=> mem dst 0 03*8", "WR-ORD-003"},
          }});
 }
 
@@ -503,7 +503,7 @@ end
 )",
          {
              {"len=48", "len=8", "WR-UD-004"},
-             {"mem dst 40 5a*8", "mem dst 40 5a*9", "WR-DATA-001"},
+             {"mem dst 40 5a*8", "mem dst 40 5a*9", "WR-DATA-005"},
              {"=> mem dst 0 77*40\n=> mem dst 40 5a*8", "=> mem dst 0 5a*8", "WR-DATA-001"},
              {"=> mem dst 40 5a*8\nsettle",
               "=> mem dst 40 5a*8\npoll b.recv\n=> wc b 10 SUCCESS RECV len=48 src=a imm=7 "
@@ -540,7 +540,7 @@ end
               "=> wc b 9 SUCCESS RECV len=8\n=> mem "
               "dst 0",
               ""},
-             {"mem dst 8 5a*8", "mem dst 0 5a*8", "WR-DATA-001"},
+             {"mem dst 8 5a*8", "mem dst 0 5a*8", "WR-DATA-004"},
              {"wc b 10 SUCCESS", "wc b 11 SUCCESS", "WR-COMP-015"},
          }});
 }

@@ -198,7 +198,8 @@ end
              {"=> wc a 21 WR_FLUSH_ERR\n", "", "WR-STATE-006"},
              {"=> wc a 20 WR_FLUSH_ERR\n=> wc a 21 WR_FLUSH_ERR\n",
               "=> wc a 21 WR_FLUSH_ERR\n=> wc a 20 WR_FLUSH_ERR\n", "WR-DATA-004"},
-             {"=> rc=0\nsettle", "=> rc=22\nsettle", ""},
+             {"=> rc=0\nsettle\npoll a.send expect=3\n=> wc a 1 WR_FLUSH_ERR\n=> wc a 2 WR_FLUSH_ERR\n=> wc a 3 WR_FLUSH_ERR",
+ "=> rc=22\nsettle\npoll a.send expect=2\n=> wc a 1 WR_FLUSH_ERR\n=> wc a 2 WR_FLUSH_ERR", ""},
              {"=> state a ERR", "=> state a RTS", "WR-STATE-013"},
          }});
 }

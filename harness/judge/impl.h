@@ -121,7 +121,7 @@ class Judge::Impl {
   void Arm(const Call& call, const Event& event);
   void CqEvent(const Call& call, const Event& event);
   bool MaySolicit(const CqState& cq);
-  bool MayBeError(const QpState& qp) const;
+  bool MayBeError(QpState& qp);
 
   // --- posting.cc ------------------------------------------------------------------------------
   void Start(const Call& call);
@@ -170,6 +170,7 @@ class Judge::Impl {
   bool NeedsReceive(const Request& r) const;
   model::RequestFacts::Window WindowFactOf(const Request& r, const QpState& qp, bool* open) const;
   bool Due(QpState& qp, const Request& r);
+  RequestId DueUpTo(QpState& qp);
   ReceiveQueue* ReceivesOf(QpState& qp) { return qp.srq != kNone ? &srqs_[qp.srq].rq : &qp.rq; }
 
   // --- completions.cc --------------------------------------------------------------------------

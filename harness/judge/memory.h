@@ -37,6 +37,7 @@ struct Cell {
   bool local = false;     // `writer` writes to its own side: a completion makes it visible
   bool adds = false;      // all that is on its way are additions
   bool received = false;  // a message was received here
+  bool overwritten = false; // written again while the first write was on its way
 
   bool definite() const { return old_count == 0 && !open && !any_old; }
 };

@@ -155,7 +155,9 @@ void Judge::Impl::WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* byt
                if (!ordered) {
                  c.mixed = true;
                  any |= NonZeroBytes(mask);
-               } else if (!local && model::Info(w.op).is_read_or_atomic && !fenced) {
+               } else if (!model::Info(w.op).is_read_or_atomic) {
+                 c.overwritten = true;
+               } else if (!local && !fenced) {
                  any |= NonZeroBytes(mask);  // an atomic may be passed by a later write (S20)
                }
              }
@@ -549,10 +551,13 @@ void Judge::Impl::SawBytes(const Event& event, const SeenMemory& m) {
                  WrongMemory(mr.block, index, c, seen, wrong, c.definite());
                }
                // Go on from what is there.
-               const uint64_t adopt = ByteMask(wrong);
-               c.value = (c.value & ~adopt) | (seen & adopt);
-               for (int k = 0; k < c.old_count; ++k) {
-                 c.old[k] = (c.old[k] & ~adopt) | (seen & adopt);
+               if (c.definite()) {
+                 const uint64_t adopt = ByteMask(wrong);
+                 c.value = (c.value & ~adopt) | (seen & adopt);
+               } else if (c.old_count < 3) {
+                 c.old[c.old_count++] = seen;  // what is on its way still has to come
+               } else {
+                 c.any_old = true;
                }
              }
              // Seen once and nothing on its way: known from now on.
@@ -572,10 +577,11 @@ void Judge::Impl::WholeLook(bool settled) {
   if (settled) {
     for (QpState& qp : qps_) {
       if (!qp.alive) continue;
+      if (qp.outstanding == 0) continue;
+      qp.due_limit = DueUpTo(qp);
       for (uint32_t i = qp.head; i < qp.sent.size() && at_rest; ++i) {
         const Request& r = Of(qp.sent[i]);
-        if (r.fate != Fate::kOutstanding || !r.in_effect) continue;
-        if (!Due(qp, r)) at_rest = false;
+        if (r.fate == Fate::kOutstanding && r.in_effect && r.id >= qp.due_limit) at_rest = false;
       }
     }
   }
@@ -591,7 +597,7 @@ void Judge::Impl::WholeLook(bool settled) {
         bool there = w.fate == Fate::kDone;
         if (w.fate == Fate::kOutstanding) {
           QpState& qp = qps_[w.qp];
-          if (Due(qp, w)) {
+          if (w.id < qp.due_limit) {
             const Prospects prospects = ProspectsOf(w);
             there = prospects.may_succeed && !prospects.may_fail && !prospects.may_stay;
           } else {
@@ -620,13 +626,15 @@ void Judge::Impl::WholeLook(bool settled) {
       c.value = c.seen;
       if (c.receives == 0) c.any = 0;
       c.old_count = 0;
-      c.any_old = c.open = c.mixed = c.adds = c.received = false;
+      c.any_old = c.open = c.mixed = c.adds = c.received = c.overwritten = false;
       c.writer = 0;
       c.listed = false;
     } else {
-      if (wrong) {
+      if (wrong && c.definite()) {
         const uint64_t adopt = ByteMask(wrong);
         c.value = (c.value & ~adopt) | (c.seen & adopt);
+      } else if (wrong) {
+        c.any_old = true;
       }
       places[kept++] = place;
     }
@@ -675,32 +683,41 @@ bool Judge::Impl::ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t byte
     for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
       const Request& r = Of(qp.sent[i]);
       if (r.fate != Fate::kOutstanding || !r.in_effect) continue;
-      bool there =
-          WritesRemotely(r.op) && r.placed && overlaps(r.block, r.offset, r.length ? r.length : 8);
+      bool there = false;
       bool raced = false;
+      auto changed_since = [&](Cell& source) {
+        raced |=
+            source.touched > r.posted ||
+            (source.fenced_at > r.posted && (source.fenced_qp != r.qp || !WritesLocally(r.op))) ||
+            source.receives != 0;
+      };
       if (WritesLocally(r.op)) {
         for (uint32_t s = 0; s < r.sge_count; ++s) {
           const Sge& e = sges_[r.first_sge + s];
           there |= e.placed && overlaps(e.block, e.offset, e.length);
         }
+        // A swap depends on what was there; a sum does not.
+        if (r.op == Operation::kAtomicCmpAndSwp) {
+          there |= r.placed && overlaps(r.block, r.offset, 8);
+        }
         if (r.placed && there) {
           ForCells(r.block, r.offset, std::max<uint64_t>(r.length, 1),
                    [&](Cell& source, uint64_t, unsigned, unsigned, uint64_t) {
-                     raced |= source.touched > r.posted ||
-                              (source.fenced_at > r.posted && source.fenced_qp != r.qp) ||
-                              source.receives != 0;
+                     changed_since(source);
                    });
         }
-      } else if (there && r.data == Data::kSge) {
-        for (uint32_t s = 0; s < r.sge_count; ++s) {
+      } else if (r.data == Data::kSge && WritesRemotely(r.op) && r.placed) {
+        there = overlaps(r.block, r.offset, r.length);
+        for (uint32_t s = 0; there && s < r.sge_count; ++s) {
           const Sge& e = sges_[r.first_sge + s];
           if (!e.placed) continue;
           ForCells(e.block, e.offset, e.length,
                    [&](Cell& source, uint64_t, unsigned, unsigned, uint64_t) {
-                     raced |= source.touched > r.posted || source.fenced_at > r.posted ||
-                              source.receives != 0;
+                     changed_since(source);
                    });
         }
+      } else if (WritesRemotely(r.op) && r.placed) {
+        there = overlaps(r.block, r.offset, r.length ? r.length : 8);
       }
       if (there && raced) return true;
       // Several receives or an undecided request: it may have done anything within its range.
@@ -767,26 +784,21 @@ void Judge::Impl::WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint
       if (place.placed && overlaps(place.block, place.offset, r.length ? r.length : 8)) staged = &r;
     }
   }
-  // Failed or flushed requests that named the place.
+  // Requests that named the place and must not have had an effect there.
   const Request* failed = nullptr;
-  for (size_t i = requests_.size(); i-- > 0 && i + 512 > requests_.size();) {
+  for (size_t i = requests_.size(); i-- > 0 && i + 512 > requests_.size() && failed == nullptr;) {
     const Request& r = requests_[i];
-    if (r.fate != Fate::kFailed && r.fate != Fate::kFlushed) continue;
-    const bool there =
-        (WritesRemotely(r.op) && r.placed && overlaps(r.block, r.offset, r.length ? r.length : 8));
-    if (there) {
-      failed = &r;
-      break;
+    if (r.fate != Fate::kFailed && r.fate != Fate::kFlushed && !r.no_effect) continue;
+    bool there = WritesRemotely(r.op) && r.placed &&
+                 overlaps(r.block, r.offset, r.length ? r.length : 8);
+    if (WritesLocally(r.op)) {
+      for (uint32_t s = 0; s < r.sge_count; ++s) {
+        const Sge& e = sges_[r.first_sge + s];
+        uint64_t start = 0;
+        there |= InArena(e.addr, e.length, &start) && overlaps(0, start, e.length);
+      }
     }
-  }
-  const Request* hopeless = nullptr;
-  for (size_t i = requests_.size(); i-- > 0 && i + 512 > requests_.size();) {
-    const Request& r = requests_[i];
-    if (r.fate == Fate::kOutstanding && WritesRemotely(r.op) && r.placed && !r.in_effect &&
-        overlaps(r.block, r.offset, r.length ? r.length : 8)) {
-      hopeless = &r;
-      break;
-    }
+    if (there) failed = &r;
   }
   if (writer && writer->fate != Fate::kFailed && writer->fate != Fate::kFlushed) {
     what = is_old ? "lacks the effect of " + NameOf(*writer)
@@ -805,15 +817,24 @@ void Judge::Impl::WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint
         clause = "WR-DATA-023";
         break;
       default:
-        clause = promised && is_old && writer->visible ? "WR-ORD-002"
-                 : writer->data == Data::kInline       ? "WR-INL-001"
+        clause = writer->data == Data::kInline       ? "WR-INL-001"
                  : writer->sge_count > 1               ? "WR-SGE-001"
                                                        : "WR-DATA-005";
-        if (is_old && c.old_count > 1) clause = "WR-ORD-003";
+        if (writer->data == Data::kInline && writer->length > qps_[writer->qp].granted[4]) {
+          clause = "WR-INL-005";
+        }
+        if (c.overwritten && (NonZeroBytes(seen ^ memory_.InitialValue(cell)) & bytes)) {
+          clause = "WR-ORD-003";
+        }
         break;
     }
-    if (is_old && writer->fate == Fate::kOutstanding && writer->op != Operation::kRdmaRead) {
-      clause = writer->fate == Fate::kOutstanding && !promised ? clause : "WR-ATOM-007";
+    if (is_old && promised && writer->op != Operation::kRdmaRead &&
+        writer->data != Data::kInline) {
+      if (writer->visible && !c.local) {
+        clause = "WR-ORD-002";
+      } else if (writer->fate == Fate::kOutstanding) {
+        clause = "WR-ATOM-007";
+      }
     }
   } else if (c.received) {
     clause = "WR-DATA-001";
@@ -827,8 +848,8 @@ void Judge::Impl::WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint
                                                    : "WR-ATOM-002";
     what = "changed by " + NameOf(*dead) + ", which was " +
            (dead->fate == Fate::kAborted ? "aborted" : "refused at complete");
-  } else if (failed || hopeless) {
-    const Request& r = failed ? *failed : *hopeless;
+  } else if (failed) {
+    const Request& r = *failed;
     const model::OutcomeSet set = model::RequestOutcomes(r.facts);
     clause = r.fate == Fate::kFlushed ? "WR-COMP-003" : set.clause;
     what = "changed by " + NameOf(r) + ", which must have no effect";

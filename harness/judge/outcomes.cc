@@ -210,6 +210,7 @@ bool Judge::Impl::NeedsReceive(const Request& r) const {
 ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFault* fault,
                                        bool* wrong_srq, bool* open) {
   if (!NeedsReceive(r)) return ReceiveFact::kNotNeeded;
+  if (r.delivered) return ReceiveFact::kReady;
   if (peer == nullptr) return ReceiveFact::kReady;  // the path fact decides
   QpState& qp = qps_[r.qp];
   ReceiveQueue* rq = nullptr;
@@ -233,7 +234,7 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
     const uint64_t at = uint64_t{rq->head} + ahead;
     if (at >= rq->posted.size()) return ReceiveFact::kNone;
     const Receive& receive = rq->posted[at];
-    if (receive.posted > r.posted && r.posted != 0 && qp.rnr_retry != 7) *open = true;
+    
     if (receive.unsure) *open = true;
     if (r.op == Operation::kRdmaWriteWithImm)
       return ReceiveFact::kReady;  // its buffer is untouched
@@ -409,7 +410,9 @@ RequestFacts Judge::Impl::FactsOf(const Request& r, bool* open) {
   }
   if (peer) {
     if (!peer->followed || peer->loses) *open = true;
-    if (peer->incoming_trouble && peer->peer != r.qp) *open = true;
+    if (peer->alive && peer->incoming_trouble && peer->peer != kNone && peer->peer != r.qp) {
+      *open = true;
+    }
     // Its own requests may have moved it to ERR.
     if (peer->first_unsure != 0 && peer != &qp && !model::NeedsAddress(qp.type)) *open = true;
     if (!peer->alive) {
@@ -488,7 +491,10 @@ Prospects Judge::Impl::ProspectsOf(const Request& r) {
       if (r.mw != kNone) changed |= mws_[r.mw].changed > r.posted;
       if (changed) open = true;
     }
-    if (!same) {
+    // Retried for ever, it met the receive that is there now.
+    const bool met = r.facts.receive == ReceiveFact::kNone && now.receive != r.facts.receive &&
+                     now.rnr_retry_infinite;
+    if (!same && !met) {
       add(model::RequestOutcomes(r.facts));
       p.whole = false;
     }
@@ -511,6 +517,17 @@ bool Judge::Impl::Due(QpState& qp, const Request& r) {
   if (r.sure && r.epoch == epoch_) return true;
   const Prospects p = ProspectsOf(r);
   return !p.open && !p.may_stay;
+}
+
+
+// The first outstanding request that a rested provider need not have completed (and with it all
+// behind it); a number beyond all where there is none.
+RequestId Judge::Impl::DueUpTo(QpState& qp) {
+  for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
+    const Request& r = Of(qp.sent[i]);
+    if (r.fate == Fate::kOutstanding && !Due(qp, r)) return r.id;
+  }
+  return ~RequestId{0};
 }
 
 }  // namespace qpexam::judge

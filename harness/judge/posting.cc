@@ -478,29 +478,33 @@ void Judge::Impl::Accept(QpState& qp, Request& staged) {
   r.facts = FactsOf(r, &open);
   r.epoch = epoch_;
   r.id = static_cast<RequestId>(requests_.size());
-  r.sure = false;
+  r.sure = r.safe = false;
   r.maybe = true;
   if (!open) {
     const model::OutcomeSet set = model::RequestOutcomes(r.facts);
-    bool sure = set.count > 0;
+    bool sure = set.count > 0, safe = sure;
     r.no_effect = set.count > 0;
     r.maybe = false;
     for (const model::Outcome& o : set) {
       const bool good = o.completes && o.status == IBV_WC_SUCCESS;
-      sure &= good && (o.tolerated & model::kAnyError) == 0;
-      r.no_effect &= o.effect == model::Effect::kNone;
+      const bool plain = (o.tolerated & model::kAnyError) == 0;
+      sure &= good && plain;
+      safe &= (good && plain) || !o.completes;
+      r.no_effect &= o.completes && o.effect == model::Effect::kNone;
       r.maybe |= good && o.effect != model::Effect::kWhole;
       if (good && o.responder_next != model::NextState::kKeep) {
         if (QpState* peer = PeerOf(qp, r)) peer->incoming_trouble = peer->failed_here = true;
       }
     }
     r.sure = sure;
+    r.safe = safe;
   }
   qp.sent.push_back(r.id);
   ++qp.outstanding;
   if (qp.sent.size() > qp.granted[0]) qp.wrapped = true;
   if (NeedsReceive(r)) qp.messages.push_back(r.id);
-  if (!r.sure) {
+  if (!r.sure && r.safe) ++qp.waiting;
+  if (!r.safe) {
     if (qp.first_unsure == 0) qp.first_unsure = r.id;
     if (QpState* peer = PeerOf(qp, r); peer && model::IsReliable(qp.type)) {
       peer->incoming_trouble = true;

@@ -175,6 +175,7 @@ struct Request {
   bool signaled = false;   // a SUCCESS makes a completion
   bool undefined = false;  // the caller broke a rule of the API
   bool sure = false;       // nothing but SUCCESS, from what was known when it was posted
+  bool safe = false;       // no error, though it may have to wait
   bool visible = false;    // the responder's CPU (a local result: the requester's) must see it
   bool delivered = false;  // its receive completion was seen
   bool in_effect = false;  // its values were added to memory
@@ -253,6 +254,8 @@ struct QpState {
   uint32_t seen_visible = 0;      // sent[0 .. seen_visible) are visible to the responder
   uint32_t outstanding = 0;       // accepted, not known to have freed their slot
   RequestId first_unsure = 0;     // earliest outstanding one that may fail
+  uint32_t waiting = 0;        // outstanding ones that are safe but may have to wait
+  RequestId due_limit = 0;     // during one look: see DueUpTo()
   bool flushing = false;          // an error or a flush was seen: everything after is flushed
   bool flush_open = false;        // set to ERR by the caller: the first may end in any error
   bool incoming_trouble = false;  // a peer's request may have moved it to ERR

@@ -24,15 +24,25 @@ int Single(States states) {
 }  // namespace
 
 // Whether something that the judge knows of may have moved the QP to ERR (or SQE) by itself.
-bool Judge::Impl::MayBeError(const QpState& qp) const {
+bool Judge::Impl::MayBeError(QpState& qp) {
   if (!qp.followed || qp.first_unsure != 0 || qp.incoming_trouble || qp.must_be_error ||
       qp.failed_here || qp.flushing || parallel_ || qp.loses) {
     return true;
   }
   if (qp.send_cq != kNone && cqs_[qp.send_cq].may_overrun) return true;
   if (qp.recv_cq != kNone && cqs_[qp.recv_cq].may_overrun) return true;
-  // A peer that has failed, or may have, takes a connected one with it only by its own requests,
-  // which are unsure then.
+  // Requests that had to wait may have met something since that makes them fail: its own, or a
+  // peer's.
+  auto waiting_fails = [this](QpState& sender) {
+    if (sender.waiting == 0) return false;
+    for (uint32_t i = sender.head; i < sender.sent.size(); ++i) {
+      const Request& r = Of(sender.sent[i]);
+      if (r.fate == Fate::kOutstanding && !r.sure && ProspectsOf(r).may_fail) return true;
+    }
+    return false;
+  };
+  if (waiting_fails(qp)) return true;
+  if (qp.peer != kNone && &qps_[qp.peer] != &qp && waiting_fails(qps_[qp.peer])) return true;
   return false;
 }
 
@@ -47,6 +57,7 @@ void Judge::Impl::ResetQp(QpState& qp) {
   qp.seen_visible = qp.head;
   qp.outstanding = 0;
   qp.first_unsure = 0;
+  qp.waiting = 0;
   qp.messages.clear();
   qp.delivered = 0;
   qp.flushing = qp.flushing_certain = qp.flush_open = qp.must_be_error = false;
