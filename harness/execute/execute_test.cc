@@ -264,7 +264,6 @@ ah h
 connect a a
 connect u
 attach_mcast u
-start_poll cx
 )";
   for (int i = 0; i < 3; i++) {
     Run(text);

@@ -374,6 +374,10 @@ void Executor::Impl::TakeLints(Trace* trace) { session_->TakeLints(&trace->lints
 
 void Executor::Impl::RunOne(uint32_t index, Trace* trace, Scratch* scratch) {
   const Call& call = program_->calls[index];
+  if (options_.current_call) {
+    options_.current_call->store(index, std::memory_order_relaxed);
+    options_.heartbeat->fetch_add(1, std::memory_order_relaxed);
+  }
   Event event;
   event.call = index;
   const size_t completions = trace->completions.size(), memory = trace->memory.size(),
@@ -506,6 +510,7 @@ void Executor::Impl::CloseRegions() {
 }
 
 void Executor::Impl::EndOfRun() {
+  if (options_.current_call) options_.current_call->store(kEndOfRun, std::memory_order_relaxed);
   CloseRegions();
   Event event;
   event.call = kEndOfRun;

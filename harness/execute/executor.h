@@ -10,6 +10,7 @@
 #ifndef QPEXAM_HARNESS_EXECUTE_EXECUTOR_H_
 #define QPEXAM_HARNESS_EXECUTE_EXECUTOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,6 +27,9 @@ struct RunOptions {
   // Keep contexts, protection domains, CQs, mrs and QPs (through RESET) for the next Program that
   // makes equal ones: a run then costs microseconds. Off: a run starts from nothing.
   bool keep_objects = false;
+  // Where a watchdog looks: the call begun last, and a count that grows with every call.
+  std::atomic<uint32_t>* current_call = nullptr;
+  std::atomic<uint64_t>* heartbeat = nullptr;
 };
 
 class Executor {

@@ -1,0 +1,284 @@
+// `qpexam bench`: the figures of the first verdict, in one run. Nothing here is asserted; a loaded
+// machine gives worse figures, so each is the best of several rounds.
+#include <fmt/format.h>
+#include <infiniband/verbs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "harness/command/commands.h"
+#include "harness/command/results.h"
+#include "harness/execute/executor.h"
+#include "harness/program/attributes.h"
+#include "harness/program/parse.h"
+#include "harness/program/schema.h"
+
+namespace qpexam {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Seconds of one call of f, in the best of the rounds that fit.
+template <typename F>
+double Best(double seconds, F f) {
+  double best = 1e9;
+  const Clock::time_point begin = Clock::now();
+  do {
+    const Clock::time_point start = Clock::now();
+    f();
+    best = std::min(best, Since(start));
+  } while (Since(begin) < seconds);
+  return best;
+}
+
+// Bytes of memory that this process holds now.
+uint64_t Resident() {
+  std::FILE* file = std::fopen("/proc/self/statm", "re");
+  if (!file) return 0;
+  unsigned long total = 0, resident = 0;
+  if (std::fscanf(file, "%lu %lu", &total, &resident) != 2) resident = 0;
+  std::fclose(file);
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Two connected RC QPs on a session, for posting without the executor.
+struct Pair {
+  ibv_context* context = nullptr;
+  ibv_pd* pd = nullptr;
+  ibv_cq* cq = nullptr;
+  ibv_qp* qp[2] = {};
+  ibv_mr* mr = nullptr;
+  alignas(64) uint8_t memory[4096] = {};
+
+  ~Pair() {
+    for (ibv_qp* q : qp)
+      if (q) ibv_destroy_qp(q);
+    if (mr) ibv_dereg_mr(mr);
+    if (cq) ibv_destroy_cq(cq);
+    if (pd) ibv_dealloc_pd(pd);
+    if (context) ibv_close_device(context);
+  }
+
+  bool Make(DeviceSession* session) {
+    context = session->Open(0);
+    if (!context) return false;
+    pd = ibv_alloc_pd(context);
+    cq = ibv_create_cq(context, 1024, nullptr, nullptr, 0);
+    if (!pd || !cq) return false;
+    mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    for (ibv_qp*& q : qp) {
+      ibv_qp_init_attr_ex attr;
+      std::memset(&attr, 0, sizeof attr);
+      attr.send_cq = attr.recv_cq = cq;
+      attr.cap = {64, 16, 4, 4, 0};
+      attr.qp_type = IBV_QPT_RC;
+      attr.pd = pd;
+      attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+      attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
+      q = ibv_create_qp_ex(context, &attr);
+      if (!q) return false;
+    }
+    ibv_port_attr port;
+    std::memset(&port, 0, sizeof port);
+    ibv_gid gid{};
+    if (!mr || ibv_query_port(context, 1, &port) || ibv_query_gid(context, 1, 0, &gid))
+      return false;
+    for (int i = 0; i < 2; i++) {
+      ModifyFacts facts;
+      facts.type = model::QpType::kRc;
+      facts.peer_qpn = qp[1 - i]->qp_num;
+      facts.path.lid = port.lid;
+      facts.path.gid = gid;
+      facts.path.needs_grh = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+      Call connect = MakeCall(CallKind::kConnect);
+      for (ibv_qp_state to : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+        ModifyArgs args = ArgsOfConnectStep(connect, facts, to);
+        if (ibv_modify_qp(qp[i], &args.attr, args.mask)) return false;
+        facts.present = to;
+      }
+    }
+    return true;
+  }
+};
+
+constexpr int kBatch = 32;
+
+void BuildBatch(const Pair& pair, ibv_qp_ex* qp) {
+  ibv_wr_start(qp);
+  for (int i = 0; i < kBatch; i++) {
+    qp->wr_id = static_cast<uint64_t>(i);
+    qp->wr_flags = i + 1 == kBatch ? IBV_SEND_SIGNALED : 0;
+    ibv_wr_rdma_write(qp, pair.mr->rkey, reinterpret_cast<uintptr_t>(pair.memory));
+    ibv_wr_set_sge(qp, pair.mr->lkey, reinterpret_cast<uintptr_t>(pair.memory + 2048), 64);
+  }
+}
+
+void Posting(DeviceSession* session, const std::string& name, double seconds, Report* report) {
+  Pair pair;
+  if (!pair.Make(session)) {
+    Print(fmt::format("{:<24} no RC queue pair with RDMA_WRITE could be made\n", name));
+    return;
+  }
+  ibv_qp_ex* qp = ibv_qp_to_qp_ex(pair.qp[0]);
+  constexpr int kRounds = 1000;
+  const double build = Best(seconds,
+                            [&] {
+                              for (int i = 0; i < kRounds; i++) {
+                                BuildBatch(pair, qp);
+                                ibv_wr_abort(qp);
+                              }
+                            }) /
+                       (kRounds * kBatch) * 1e9;
+  bool good = true;
+  const double execute = Best(seconds,
+                              [&] {
+                                for (int i = 0; i < kRounds && good; i++) {
+                                  BuildBatch(pair, qp);
+                                  good = ibv_wr_complete(qp) == 0;
+                                  ibv_wc wc;
+                                  int n = 0;
+                                  for (int tries = 0; good && n == 0 && tries < 1000000; tries++) {
+                                    n = ibv_poll_cq(pair.cq, 1, &wc);
+                                    if (n == 0) session->Settle();
+                                  }
+                                  good = good && n == 1 && wc.status == IBV_WC_SUCCESS;
+                                }
+                              }) /
+                         (kRounds * kBatch) * 1e9;
+  Print(fmt::format("{:<24} {:>8.1f} ns to build, {:>8} ns built, executed and polled\n", name,
+                    build, good ? fmt::format("{:.1f}", execute) : std::string("-")));
+  report->timing[name + ".build_ns"] = build;
+  if (good) report->timing[name + ".execute_ns"] = execute;
+}
+
+// About 20 calls: two QPs, two regions of two requests, their completions.
+constexpr const char* kTwentyCalls = R"(qp a rc ops=RDMA_WRITE|SEND
+qp b rc ops=SEND
+connect a b
+mr src len=64 access=LOCAL_WRITE fill=0x5a
+mr dst len=64 access=LOCAL_WRITE|REMOTE_WRITE
+recv b wr_id=9 sge=dst+32:16
+start a
+  rdma_write a wr_id=1 rkey=dst addr=dst+0
+  set_sge a addr=src+0 len=16
+  rdma_write a wr_id=2 flags=SIGNALED rkey=dst addr=dst+16
+  set_sge a addr=src+16 len=16
+complete a
+poll a.send
+start a
+  send a wr_id=3 flags=SIGNALED
+  set_sge a addr=src+32 len=16
+complete a
+poll a.send
+poll b.recv
+settle
+)";
+
+// A Program of about `calls` calls: set-up, then regions of one write and its completion.
+Program Long(size_t calls) {
+  std::string text = R"(qp a rc ops=RDMA_WRITE
+qp b rc
+connect a b
+mr m len=64 access=LOCAL_WRITE|REMOTE_WRITE
+)";
+  for (size_t n = 4; n < calls; n += 5)
+    text +=
+        "start a\nrdma_write a wr_id=1 flags=SIGNALED rkey=m addr=m\nset_sge a addr=m+32 "
+        "len=8\ncomplete a\npoll a.send\n";
+  return ParseProgram(text, "bench").program;
+}
+
+}  // namespace
+
+ExitStatus Bench(const BenchArguments& arguments) {
+  OutputFile json;
+  if (!json.Open(arguments.json)) return kUsage;
+  Report report = NewReport("bench");
+#ifndef NDEBUG
+  Print("This build is not optimised: the figures say little. ./qpexam bench builds with -O2.\n");
+#endif
+  Print(fmt::format("Posting: batches of {} RDMA writes of one SGE of 64 bytes, time a request\n",
+                    kBatch));
+  for (const ProviderInfo& info : AllProviders()) {
+    if (!info.in_check || !info.why_unavailable.empty()) continue;
+    std::string why;
+    std::unique_ptr<DeviceSession> session = OpenProvider(info, &why);
+    if (session) Posting(session.get(), info.name, arguments.seconds, &report);
+  }
+
+  Print("\nPrograms of 20 calls, run and judged, objects kept, on one core\n");
+  for (const ProviderInfo& info : AllProviders()) {
+    if (!info.in_check || !info.why_unavailable.empty()) continue;
+    std::string why;
+    std::unique_ptr<DeviceSession> session = OpenProvider(info, &why);
+    if (!session) continue;
+    ParseResult parsed = ParseProgram(kTwentyCalls, "bench");
+    if (!parsed.ok) {
+      Say(parsed.error.Message());
+      return kOurFailure;
+    }
+    Executor executor(session.get());
+    judge::Judge judge(JudgingOf(info));
+    Trace trace;
+    RunOptions options;
+    options.keep_objects = true;
+    constexpr int kRounds = 500;
+    uint64_t violations = 0;
+    const double run = Best(arguments.seconds,
+                            [&] {
+                              for (int i = 0; i < kRounds; i++)
+                                executor.Run(parsed.program, options, &trace);
+                            }) /
+                       kRounds;
+    const double both = Best(arguments.seconds,
+                             [&] {
+                               for (int i = 0; i < kRounds; i++) {
+                                 executor.Run(parsed.program, options, &trace);
+                                 violations += judge(parsed.program, trace).violations;
+                               }
+                             }) /
+                        kRounds;
+    Print(fmt::format("{:<24} {:>8.0f} a second ({:.2f} us to run, {:.2f} us to judge){}\n",
+                      info.name, 1 / both, run * 1e6, (both - run) * 1e6,
+                      violations ? ", with violations" : ""));
+    report.timing[info.name + ".programs_per_second"] = 1 / both;
+
+    if (info.kind != ProviderKind::kReference) continue;
+    Print("\nGrowth with the length of a program (reference, run and judged)\n");
+    for (size_t calls : {size_t{100}, size_t{1000}, size_t{10000}, size_t{100000}}) {
+      const Program program = Long(calls);
+      const double seconds = Best(arguments.seconds, [&] {
+        executor.Run(program, options, &trace);
+        violations += judge(program, trace).violations;
+      });
+      const double per_call = seconds / static_cast<double>(program.calls.size()) * 1e9;
+      Print(fmt::format("{:>8} calls {:>10.3f} ms {:>8.0f} ns a call\n", program.calls.size(),
+                        seconds * 1e3, per_call));
+      report.timing[fmt::format("reference.ns_per_call.{}", calls)] = per_call;
+    }
+    Print("\nMemory of a run over many programs (reference)\n");
+    uint64_t done = 0;
+    for (uint64_t until : {uint64_t{1000}, uint64_t{10000}, uint64_t{100000}}) {
+      for (; done < until; done++) {
+        executor.Run(parsed.program, options, &trace);
+        judge(parsed.program, trace);
+      }
+      Print(fmt::format("{:>8} programs {:>10.1f} MiB\n", done,
+                        static_cast<double>(Resident()) / (1 << 20)));
+      report.timing[fmt::format("reference.resident_bytes.{}", until)] =
+          static_cast<double>(Resident());
+    }
+    Print("\n");
+  }
+  if (!json.Write(ReportToJson(report))) return kUsage;
+  return kFine;
+}
+
+}  // namespace qpexam

@@ -1,0 +1,129 @@
+// `qpexam check`: the whole corpus, judged, on everything that needs no hardware.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/command/commands.h"
+#include "harness/command/results.h"
+
+namespace qpexam {
+namespace {
+
+// What a reader can do next, which depends on what was found.
+std::string HowToGoOn(const Report& report, ExitStatus status) {
+  std::string out = "\n";
+  const ReportFinding* first = nullptr;
+  for (const ProviderReport& provider : report.providers)
+    for (const ReportFinding& finding : provider.findings)
+      if (!first && finding.kind != "warning" && finding.kind != "undecided") first = &finding;
+  if (status == kFindings && first) {
+    const std::string file = first->where.substr(0, first->where.rfind(':'));
+    if (!first->clause.empty())
+      out += fmt::format("The clause:       qpexam clauses {}\n", first->clause);
+    out += fmt::format("That run alone:   qpexam run {} --provider={} --trace=-\n", file,
+                       report.providers.back().name);
+    return out;
+  }
+  return out +
+         "What was allowed: qpexam variations\n"
+         "Your own program: qpexam run FILE.qpx\n"
+         "What else runs:   qpexam providers\n";
+}
+
+}  // namespace
+
+ExitStatus Check(const CheckArguments& arguments) {
+  std::vector<ProviderInfo> providers;
+  std::vector<std::string> named = arguments.providers;
+  if (named.empty()) {
+    for (const ProviderInfo& info : AllProviders())
+      if (info.in_check) providers.push_back(info);
+    // The reference first: what it says is there before the slower ones begin.
+    std::stable_sort(providers.begin(), providers.end(),
+                     [](const ProviderInfo& a, const ProviderInfo& b) {
+                       return (a.name == "reference") > (b.name == "reference");
+                     });
+  }
+  named.insert(named.end(), arguments.with.begin(), arguments.with.end());
+  for (const std::string& name : named) {
+    ProviderInfo info;
+    std::string why;
+    if (!FindProvider(name, &info, &why)) {
+      Say(why);
+      return kUsage;
+    }
+    providers.push_back(info);
+  }
+  const std::string corpus = FindCorpus(arguments.corpus);
+  if (corpus.empty()) return kUsage;
+  std::vector<NamedProgram> programs;
+  ExitStatus status = LoadPrograms({corpus}, &programs);
+  if (!arguments.filter.empty()) {
+    programs.erase(std::remove_if(programs.begin(), programs.end(),
+                                  [&](const NamedProgram& p) {
+                                    return p.name.find(arguments.filter) == std::string::npos;
+                                  }),
+                   programs.end());
+    if (programs.empty()) {
+      Say(fmt::format("no program of {} has \"{}\" in its path", corpus, arguments.filter));
+      return kUsage;
+    }
+  }
+  if (programs.empty()) return Worse(status, kUsage);
+  OutputFile json;
+  if (!json.Open(arguments.json)) return kUsage;
+
+  Report report = NewReport("check");
+  const std::atomic<bool>& stop = StopOnInterrupt();
+  for (const ProviderInfo& provider : providers) {
+    if (stop.load()) break;
+    report.providers.emplace_back();
+    ProviderReport& found = report.providers.back();
+    if (!provider.why_unavailable.empty()) {
+      found.name = provider.name;
+      found.not_run = provider.why_unavailable;
+      Print(fmt::format("{}: not run: {}\n\n", provider.name, provider.why_unavailable));
+      if (!named.empty()) status = Worse(status, kNoProvider);
+      continue;
+    }
+    RunAllOptions options;
+    options.progress = provider.name;
+    options.watch.stop = &stop;
+    options.watch.lints_expected = true;
+    // Undefined uses are for the provider that is made to meet them.
+    std::vector<NamedProgram> here;
+    for (const NamedProgram& program : programs)
+      if (provider.kind == ProviderKind::kReference || program.group != "misuse")
+        here.push_back(program);
+    std::vector<RunResult> results;
+    status = Worse(status, RunAll(provider, here, options, &found, &results));
+    if (!found.not_run.empty()) continue;
+    Print(fmt::format("{} {}\n", provider.name, provider.version));
+    Print(PrintTable(found));
+    if (found.cut)
+      Print(
+          fmt::format("{} programs ran only up to a call that the specification leaves "
+                      "undefined.\n",
+                      found.cut));
+    for (const auto& [key, count] : found.variations)
+      Print(fmt::format("variation {}: {} ({}x)\n", key.first, key.second, count));
+    for (const ReportFinding& f : found.findings)
+      if (f.kind == "unstable") Print(fmt::format("unstable: {}: {}\n", f.where, f.what));
+    for (const RunResult& result : results) {
+      // Undefined uses are what some of the corpus is about.
+      if (StatusOf(result) == kFine && !result.verdict.warnings && !result.verdict.undecided)
+        continue;
+      Print("\n" + ExplainResult(here[result.index], result));
+    }
+    Print("\n");
+    std::fflush(stdout);
+  }
+  report.interrupted = stop.load();
+  if (report.interrupted) Say("interrupted; this is what was found until then");
+  Print(HowToGoOn(report, status).substr(1));
+  if (!json.Write(ReportToJson(report))) status = Worse(status, kUsage);
+  if (report.interrupted) return kInterrupted;
+  return status;
+}
+
+}  // namespace qpexam

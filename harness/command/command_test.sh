@@ -1,0 +1,176 @@
+#!/bin/bash
+# The built command, as a user meets it: what it prints, where errors go, and its exit status, above all on bad input.
+set -u
+qpexam=$PWD/$1
+corpus=$PWD/corpus
+work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/command.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+failures=0
+
+fail() {
+  echo "FAILED: $*"
+  sed 's/^/  | /' out err
+  failures=$((failures + 1))
+}
+
+# expect STATUS PATTERN COMMAND...: the status, and a line of stdout or stderr that matches (empty: none looked for).
+expect() {
+  local status=$1 pattern=$2
+  shift 2
+  "$@" > out 2> err < /dev/null
+  local got=$?
+  [ $got = "$status" ] || fail "status $got instead of $status: $*"
+  [ -z "$pattern" ] || grep -qE -- "$pattern" out err || fail "nothing matches '$pattern': $*"
+}
+
+# Nothing that is read by a person or a program may hold terminal codes when it goes into a file.
+no_colour() {
+  if grep -q $'\033' out err; then fail "terminal codes in a pipe: $*"; fi
+}
+
+cat > good.qpx << 'END'
+# one write
+qp a rc ops=RDMA_WRITE
+qp b rc
+connect a b
+mr m len=64 access=LOCAL_WRITE|REMOTE_WRITE fill=0x5a
+start a
+  rdma_write a wr_id=1 flags=SIGNALED rkey=m addr=m+32
+  set_sge a addr=m+0 len=16
+complete a
+poll a.send
+END
+
+# --- help and usage ---
+expect 2 'check +run and judge' "$qpexam"
+expect 0 'check +run and judge' "$qpexam" --help
+expect 0 'Exit status: 0 fine, 1 findings' "$qpexam" help
+expect 0 'qpexam run prog.qpx' "$qpexam" help run
+expect 0 'qpexam run prog.qpx' "$qpexam" run --help
+expect 2 'no command "no-such"' "$qpexam" help no-such
+expect 0 '^qpexam [0-9.]+ with rdma-core [0-9.]+ \((dir|tarball|apt|http)\)$' "$qpexam" --version
+expect 2 'help. lists the commands|help no-such' "$qpexam" no-such
+expect 2 '`qpexam help run` shows' "$qpexam" run
+expect 2 '`qpexam help run` shows' "$qpexam" run --colour good.qpx
+expect 2 '`qpexam help bench` shows' "$qpexam" bench --seconds=-1
+for later in conform fuzz exec report; do
+  expect 2 "^qpexam: $later is not part of this version" "$qpexam" $later
+done
+
+# --- a program that runs ---
+expect 0 '^good.qpx: conforms$' "$qpexam" run good.qpx
+no_colour run
+expect 0 '' "$qpexam" run --quiet good.qpx
+[ -s out ] && fail 'run --quiet says something'
+expect 0 '^qpexam-trace 1$' "$qpexam" run good.qpx --trace=-
+expect 0 '' "$qpexam" run good.qpx --trace=t --trace-json=t.json --json=r.json
+grep -q 'wc cq=a.send qp=a wr_id=1 status=SUCCESS opcode=RDMA_WRITE' t || fail 'no completion in the trace'
+python3 - << 'END' || fail 'the JSON files are not what they should be'
+import json
+trace, report = json.load(open("t.json")), json.load(open("r.json"))
+assert trace["schema"] == "qpexam-trace/1"
+assert report["schema"] == "qpexam-report/1", report
+assert report["providers"]["reference"]["counts"]["programs"] == 1
+END
+expect 0 'conforms$' "$qpexam" judge t
+expect 0 'conforms$' "$qpexam" judge t.json
+expect 0 'conforms$' "$qpexam" judge - < /dev/null || true
+cp t first; "$qpexam" run good.qpx --trace=t > /dev/null
+cmp -s first t || fail 'the same program gives two traces'
+
+# A trace that tells of a breach: the completion is gone.
+grep -v 'wc cq=a.send' t | sed 's/^\(@8.*\) count=1/\1 settled=1/' > broken
+expect 1 'WR-' "$qpexam" judge broken
+expect 1 'violation' "$qpexam" judge broken --json=b.json
+grep -q '"kind": "violation"' b.json || fail 'no violation in the report'
+
+# --- fmt, lists ---
+expect 0 '^start a$' "$qpexam" fmt good.qpx
+cp out formatted.qpx
+expect 0 '' "$qpexam" fmt --check formatted.qpx
+printf 'qp   a   rc\n' > ugly.qpx
+expect 1 'ugly.qpx: not formatted' "$qpexam" fmt --check ugly.qpx
+expect 0 '' "$qpexam" fmt --write ugly.qpx
+[ "$(cat ugly.qpx)" = 'qp a rc' ] || fail 'fmt --write left it as it was'
+expect 0 '^reference +[0-9.]+' "$qpexam" providers
+expect 0 '^faulty:[a-z]' "$qpexam" providers --all
+expect 0 '^unsignaled-refused +\(WR-SAMPLE-006\)' "$qpexam" variations
+expect 0 '^287 clauses' "$qpexam" clauses
+expect 0 '^WR-ATOM-002 ' "$qpexam" clauses atom-002
+expect 0 '^WR-ATOM-001 ' "$qpexam" clauses ATOM
+expect 2 'no clause and no group "NONE-1"' "$qpexam" clauses none-1
+expect 0 'clauses have no test' "$qpexam" clauses --untested
+
+# --- check and diff over a small corpus ---
+mkdir -p mine/seeds
+cp good.qpx mine/seeds/atom-good.qpx
+expect 0 '^atom +1 +1 +0 +0 ' "$qpexam" check --corpus=mine --provider=reference --json=check.json
+no_colour check
+expect 0 'do the same in all 1 programs' "$qpexam" diff reference reference mine
+expect 2 'no program of .* has "zzz"' "$qpexam" check --corpus=mine --filter=zzz
+expect 2 'no-such-folder' "$qpexam" check --corpus=no-such-folder
+mkdir empty
+expect 2 'no .qpx file' "$qpexam" check --corpus=empty
+
+# --- bad input: file, line and remedy, and never a crash ---
+expect 2 'missing.qpx' "$qpexam" run missing.qpx
+expect 2 'missing' "$qpexam" judge missing
+expect 2 'missing.qpx' "$qpexam" fmt missing.qpx
+: > zero.qpx
+expect 2 'empty' "$qpexam" judge zero.qpx
+"$qpexam" run zero.qpx > out 2> err
+[ $? -le 2 ] || fail 'a 0-byte program'
+head -c 4096 /bin/ls > binary.qpx
+expect 2 'binary.qpx' "$qpexam" run binary.qpx
+expect 2 'binary.qpx' "$qpexam" judge binary.qpx
+expect 2 'binary.qpx' "$qpexam" fmt binary.qpx
+expect 2 'is a folder' "$qpexam" judge "$work"
+printf 'qp a rc\nconnect a b\n' > unknown.qpx
+expect 2 'unknown.qpx:2' "$qpexam" run unknown.qpx
+printf 'mr m len=100000\n' > large.qpx
+expect 2 'large.qpx:1' "$qpexam" run large.qpx
+printf 'qp a rc\nqp a' > cut.qpx
+expect 2 'cut.qpx:2' "$qpexam" run cut.qpx
+head -c 300 t > cut-trace
+expect 2 'cut-trace' "$qpexam" judge cut-trace
+sed 's/status=SUCCESS/status=FINE/' t > odd-trace
+expect 2 'odd-trace:[0-9]+: .*FINE' "$qpexam" judge odd-trace
+echo '{"schema": "qpexam-trace/1"' > cut.json
+expect 2 'cut.json' "$qpexam" judge cut.json
+expect 2 'unknown provider "refrence"; did you mean reference\?' "$qpexam" run good.qpx --provider=refrence
+expect 2 'not supported in this version' "$qpexam" run good.qpx --provider=vm:rxe
+expect 2 'unknown provider "device:none0"' "$qpexam" check --corpus=mine --with=device:none0
+expect 2 'one program' "$qpexam" run good.qpx ugly.qpx --trace=t2
+# A good program beside a bad one still runs.
+expect 2 '^good.qpx: conforms$' "$qpexam" run good.qpx unknown.qpx
+
+# --- places that cannot be written ---
+expect 2 'cannot be written' "$qpexam" run good.qpx --json=no/such/folder/r.json
+[ -s out ] && fail 'it ran before it found that the report has no place'
+if [ -w /dev/full ]; then
+  expect 2 'could be written: No space left' "$qpexam" run good.qpx --json=/dev/full
+  "$qpexam" clauses > /dev/full 2> err
+  [ $? = 2 ] || fail 'a full disk under stdout'
+fi
+"$qpexam" clauses ATOM 2> err | head -1 > out
+[ -s err ] && fail 'a reader that goes away'
+
+# --- an interrupt leaves a partial report, and nobody behind ---
+mkdir many
+for i in $(seq 300); do cp good.qpx many/p$i.qpx; done
+"$qpexam" check --corpus=many --provider=reference --json=partial.json > out 2> err &
+pid=$!
+sleep 0.02
+kill -INT $pid 2> /dev/null
+wait $pid
+status=$?
+case $status in
+  0) ;; # it was faster than the signal
+  130) grep -q '"interrupted": true' partial.json || fail 'no partial report after an interrupt' ;;
+  *) fail "status $status after an interrupt" ;;
+esac
+if pgrep -P $$ -f "$qpexam" > /dev/null; then fail 'a child is left behind'; fi
+
+[ $failures = 0 ] && echo "all as expected"
+exit $((failures != 0))

@@ -1,0 +1,74 @@
+// The commands of `qpexam`, each a function of its arguments. arguments.cc reads the command line.
+#ifndef QPEXAM_HARNESS_COMMAND_COMMANDS_H_
+#define QPEXAM_HARNESS_COMMAND_COMMANDS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/command/exit_status.h"
+
+namespace qpexam {
+
+struct CheckArguments {
+  std::vector<std::string> providers;  // empty: every one that `check` runs unasked
+  std::vector<std::string> with;       // added to them
+  std::string corpus;                  // empty: the tree's own
+  std::string json;
+  std::string filter;  // only Programs whose path contains it
+};
+ExitStatus Check(const CheckArguments& arguments);
+
+struct RunArguments {
+  std::vector<std::string> files;
+  std::string provider = "reference";
+  std::string trace;
+  std::string trace_json;
+  std::string json;
+  bool quiet = false;
+};
+ExitStatus RunFiles(const RunArguments& arguments);
+
+struct JudgeArguments {
+  std::string trace;
+  std::string json;
+};
+ExitStatus JudgeTrace(const JudgeArguments& arguments);
+
+struct ProvidersArguments {
+  bool all = false;  // each fault by name
+  std::string json;
+};
+ExitStatus ListProviders(const ProvidersArguments& arguments);
+
+struct FmtArguments {
+  std::vector<std::string> files;
+  bool check = false;
+  bool write = false;
+};
+ExitStatus Fmt(const FmtArguments& arguments);
+
+ExitStatus ListVariations();
+
+struct ClausesArguments {
+  std::vector<std::string> which;
+  bool untested = false;
+};
+ExitStatus ListClauses(const ClausesArguments& arguments);
+
+struct DiffArguments {
+  std::string a, b;
+  std::vector<std::string> files;  // empty: the corpus
+  std::string json;
+};
+ExitStatus Diff(const DiffArguments& arguments);
+
+struct BenchArguments {
+  std::string json;
+  double seconds = 0.5;  // of each figure
+};
+ExitStatus Bench(const BenchArguments& arguments);
+
+}  // namespace qpexam
+
+#endif  // QPEXAM_HARNESS_COMMAND_COMMANDS_H_

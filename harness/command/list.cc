@@ -1,0 +1,177 @@
+// `qpexam providers`, `variations` and `clauses`: what there is.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "conformance/catalogue/catalogue.h"
+#include "harness/command/commands.h"
+#include "harness/command/console.h"
+#include "harness/devices/provider_family.h"
+#include "reference/model/choice.h"
+
+namespace qpexam {
+namespace {
+
+constexpr size_t kWidth = 96;
+
+// Breaks text at spaces; each line after the first begins with `indent` spaces.
+std::string Wrapped(std::string_view text, size_t indent) {
+  std::string out;
+  size_t column = indent;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = text.find(' ', at);
+    if (end == std::string_view::npos) end = text.size();
+    const size_t size = end - at;
+    if (column > indent && column + 1 + size > kWidth) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      out += ' ';
+      column++;
+    }
+    out += text.substr(at, size);
+    column += size;
+    at = end + 1;
+  }
+  return out;
+}
+
+std::string ProvidersToJson(const std::vector<ProviderInfo>& all) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const ProviderInfo& info : all)
+    json.push_back({{"name", info.name},
+                    {"version", info.version},
+                    {"available", info.why_unavailable.empty()},
+                    {"why_unavailable", info.why_unavailable},
+                    {"about", info.about},
+                    {"in_check", info.in_check}});
+  return json.dump(2) + "\n";
+}
+
+}  // namespace
+
+ExitStatus ListProviders(const ProvidersArguments& arguments) {
+  const std::vector<ProviderInfo> all = AllProviders();
+  OutputFile json;
+  if (!json.Open(arguments.json)) return kUsage;
+  size_t faults = 0, width = 4;
+  for (const ProviderInfo& info : all) {
+    if (info.name.rfind("faulty:", 0) == 0) faults++;
+    if (arguments.all || info.name.rfind("faulty:", 0) != 0)
+      width = std::max(width, info.name.size());
+  }
+  const std::string some = "faulty:NAME";
+  width = std::max(width, some.size());
+  auto line = [&](std::string_view name, std::string_view version, std::string_view about) {
+    Print(fmt::format("{:<{}}  {:<8}  {}\n", name, width, version, Wrapped(about, width + 12)));
+  };
+  line("name", "version", "");
+  bool faults_shown = false;
+  for (const ProviderInfo& info : all) {
+    if (!arguments.all && info.name.rfind("faulty:", 0) == 0) {
+      if (!faults_shown)
+        line(some, info.version,
+             fmt::format("the reference with one of {} known faults; `qpexam providers --all` "
+                         "names them",
+                         faults));
+      faults_shown = true;
+      continue;
+    }
+    const std::string about =
+        info.why_unavailable.empty() ? info.about : "not available: " + info.why_unavailable;
+    line(info.name, info.version.empty() ? "-" : info.version, about);
+  }
+  const bool device = std::any_of(all.begin(), all.end(), [](const ProviderInfo& info) {
+    return info.kind == ProviderKind::kDevice;
+  });
+  if (!device) line("device:NAME", "-", "not available: libibverbs finds no device here");
+  if (!json.Write(ProvidersToJson(all))) return kUsage;
+  return kFine;
+}
+
+ExitStatus ListVariations() {
+  Print(Wrapped("Where the specification allows several behaviours. The first outcome is what the "
+                "reference does; a provider that takes another conforms as well.",
+                0) +
+        "\n");
+  for (const model::ChoiceInfo& choice : model::AllChoices()) {
+    Print(
+        fmt::format("\n{}  ({})\n  {}\n", choice.name, choice.clause, Wrapped(choice.question, 2)));
+    for (size_t i = 0; i < choice.outcomes.size(); i++)
+      Print(fmt::format("    {}. {}\n", i, Wrapped(choice.outcomes[i], 7)));
+  }
+  return kFine;
+}
+
+namespace {
+
+std::string OneClause(const catalogue::Clause& clause) {
+  std::string out =
+      fmt::format("{}  {}  confidence {}  decided by {}{}\n", clause.id,
+                  catalogue::Name(clause.level), catalogue::Name(clause.confidence),
+                  catalogue::Name(clause.layer), clause.dangerous ? "  dangerous" : "");
+  out += "  " + Wrapped(clause.statement, 2) + "\n";
+  out += "  source: " + Wrapped(clause.source, 10) + "\n";
+  if (!clause.how_to_test.empty()) out += "  test:   " + Wrapped(clause.how_to_test, 10) + "\n";
+  if (!clause.untested.empty()) out += "  untested: " + Wrapped(clause.untested, 12) + "\n";
+  return out;
+}
+
+}  // namespace
+
+ExitStatus ListClauses(const ClausesArguments& arguments) {
+  if (arguments.which.empty()) {
+    if (!arguments.untested)
+      Print(fmt::format("{:<8} {:>7} {:>5} {:>6} {:>4} {:>9}  {}\n", "group", "clauses", "MUST",
+                        "SHOULD", "MAY", "UNDEFINED", "about"));
+    size_t untested = 0;
+    for (const catalogue::Group& group : catalogue::Groups()) {
+      if (!arguments.untested) {
+        Print(fmt::format("{:<8} {:>7} {:>5} {:>6} {:>4} {:>9}  {}\n", group.name, group.clauses,
+                          group.must, group.should, group.may, group.undefined, group.title));
+        continue;
+      }
+      for (const catalogue::Clause& clause : catalogue::InGroup(group.name)) {
+        if (clause.untested.empty()) continue;
+        untested++;
+        Print(fmt::format("{}: {}\n", clause.id, clause.untested));
+      }
+    }
+    if (arguments.untested) {
+      Print(fmt::format("{} of {} clauses have no test\n", untested, catalogue::All().size()));
+    } else {
+      Print(
+          fmt::format("{} clauses; `qpexam clauses ATOM` shows a group, `qpexam clauses "
+                      "WR-ATOM-002` one\n",
+                      catalogue::All().size()));
+    }
+    return kFine;
+  }
+  ExitStatus status = kFine;
+  bool first = true;
+  for (std::string which : arguments.which) {
+    std::transform(which.begin(), which.end(), which.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    std::string out;
+    if (const catalogue::Clause* clause = catalogue::Find(which)) {
+      out = OneClause(*clause);
+    } else {
+      for (const catalogue::Clause& member : catalogue::InGroup(which)) {
+        if (arguments.untested && member.untested.empty()) continue;
+        out += (out.empty() ? "" : "\n") + OneClause(member);
+      }
+      if (out.empty() && catalogue::InGroup(which).size() == 0) {
+        Say(fmt::format("there is no clause and no group \"{}\"; `qpexam clauses` lists the groups",
+                        which));
+        status = kUsage;
+        continue;
+      }
+    }
+    Print((first ? "" : "\n") + out);
+    first = false;
+  }
+  return status;
+}
+
+}  // namespace qpexam

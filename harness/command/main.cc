@@ -1,0 +1,224 @@
+// The `qpexam` command.
+#include <rdma_core_version.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <exception>
+#include <iostream>
+
+#include "harness/command/commands.h"
+#include "harness/command/console.h"
+#include "harness/report/report.h"
+
+namespace qpexam {
+namespace {
+
+constexpr const char* kAbout = "qpexam: does this provider's ibv_qp_ex do what the API promises?";
+
+constexpr const char* kExitStatuses =
+    "Exit status: 0 fine, 1 findings, 2 wrong usage or unreadable input, 3 a provider could not "
+    "be\nopened, 4 set-up incomplete, 5 our own failure; the highest that applies.";
+
+// What stands in the design and is not in this version: told as that, not as a typing error.
+struct Later {
+  const char* name;
+  const char* instead;
+};
+constexpr Later kLater[] = {
+    {"conform", "the conformance suites run with: ./qpexam test //conformance/..."},
+    {"fuzz", "the fuzz targets are under //fuzzers; `bazel run` starts one"},
+    {"exec", "there is nothing in its place yet"},
+    {"report", "`--json=FILE` writes what a report is made of"},
+};
+
+// The arguments of all commands; CLI11 fills them.
+struct Arguments {
+  CheckArguments check;
+  RunArguments run;
+  JudgeArguments judge;
+  ProvidersArguments providers;
+  FmtArguments fmt;
+  ClausesArguments clauses;
+  DiffArguments diff;
+  BenchArguments bench;
+  std::string help_command;
+};
+
+CLI::App* Command(CLI::App* app, const char* name, const char* about, const char* examples) {
+  CLI::App* command = app->add_subcommand(name, about);
+  command->footer(std::string("Examples:\n") + examples + "\n" + kExitStatuses);
+  return command;
+}
+
+void AddJson(CLI::App* command, std::string* json) {
+  command->add_option("--json", *json, "write the report (qpexam-report/1) to FILE")
+      ->type_name("FILE");
+}
+
+void Define(CLI::App* app, Arguments* a) {
+  app->require_subcommand(1);
+  app->footer(std::string("qpexam help COMMAND shows a command's options and examples.\n") +
+              kExitStatuses);
+  app->set_version_flag("--version", "qpexam " + std::string(kToolVersion) + " with rdma-core " +
+                                         RDMA_CORE_VERSION + " (" + RDMA_CORE_FROM + ")");
+
+  CLI::App* check = Command(app, "check", "run and judge the whole corpus; no device is opened",
+                            "  qpexam check\n  qpexam check --with=device:mlx5_0 "
+                            "--json=report.json\n  qpexam check --provider=reference "
+                            "--filter=atomic\n");
+  check->add_option("--provider", a->check.providers, "only these (may be given more than once)")
+      ->type_name("NAME");
+  check->add_option("--with", a->check.with, "these as well, such as device:mlx5_0")
+      ->type_name("NAME");
+  check->add_option("--corpus", a->check.corpus, "a folder of .qpx files instead of the tree's")
+      ->type_name("DIR");
+  check->add_option("--filter", a->check.filter, "only programs with TEXT in their path")
+      ->type_name("TEXT");
+  AddJson(check, &a->check.json);
+
+  CLI::App* run = Command(app, "run", "run programs on a provider and judge what they did",
+                          "  qpexam run corpus/seeds/manual_page.qpx\n  qpexam run prog.qpx "
+                          "--provider=faulty:NAME --trace=-\n  qpexam run dir/ --json=report.json "
+                          "--quiet\n");
+  run->add_option("file", a->run.files, "programs, or folders of them; - is standard input")
+      ->type_name("FILE")
+      ->required();
+  run->add_option("--provider", a->run.provider, "where to run (default: reference)")
+      ->type_name("NAME");
+  run->add_option("--trace", a->run.trace, "write what was observed to FILE; - is the terminal")
+      ->type_name("FILE");
+  run->add_option("--trace-json", a->run.trace_json, "the same as JSON")->type_name("FILE");
+  run->add_flag("--quiet", a->run.quiet, "print findings only");
+  AddJson(run, &a->run.json);
+
+  CLI::App* judge = Command(app, "judge", "judge a trace that was recorded, here or elsewhere",
+                            "  qpexam run prog.qpx --trace=t && qpexam judge t\n");
+  judge->add_option("trace", a->judge.trace, "a trace, text or JSON; - is standard input")
+      ->type_name("TRACE")
+      ->required();
+  AddJson(judge, &a->judge.json);
+
+  CLI::App* providers = Command(app, "providers", "what can run here, and why the rest cannot",
+                                "  qpexam providers\n  qpexam providers --all\n");
+  providers->add_flag("--all", a->providers.all, "each fault by name");
+  providers->add_option("--json", a->providers.json, "write the list to FILE")->type_name("FILE");
+
+  CLI::App* fmt = Command(app, "fmt", "print programs in their one form",
+                          "  qpexam fmt prog.qpx\n  qpexam fmt --write corpus/seeds/*.qpx\n  "
+                          "qpexam fmt --check prog.qpx\n");
+  fmt->add_option("file", a->fmt.files, "programs; - is standard input")
+      ->type_name("FILE")
+      ->required();
+  CLI::Option* fmt_check =
+      fmt->add_flag("--check", a->fmt.check, "only say which are not in it (status 1)");
+  fmt->add_flag("--write", a->fmt.write, "rewrite the files")->excludes(fmt_check);
+
+  Command(app, "variations", "where the specification allows several behaviours",
+          "  qpexam variations\n");
+
+  CLI::App* clauses = Command(app, "clauses", "the clauses of the specification",
+                              "  qpexam clauses\n  qpexam clauses ATOM\n  qpexam clauses "
+                              "WR-ATOM-002\n  qpexam clauses --untested\n");
+  clauses->add_option("which", a->clauses.which, "a clause's id or a group's name")
+      ->type_name("ID|GROUP");
+  clauses->add_flag("--untested", a->clauses.untested,
+                    "only those without a test, with the reason");
+
+  CLI::App* diff =
+      Command(app, "diff", "the same programs on two providers, by what they differ in",
+              "  qpexam diff reference faulty:NAME\n  qpexam diff reference "
+              "device:mlx5_0 prog.qpx\n");
+  diff->add_option("a", a->diff.a, "one provider")->type_name("A")->required();
+  diff->add_option("b", a->diff.b, "the other")->type_name("B")->required();
+  diff->add_option("file", a->diff.files, "programs (default: the corpus)")->type_name("FILE");
+  AddJson(diff, &a->diff.json);
+
+  CLI::App* bench = Command(app, "bench", "how fast it all is on this machine",
+                            "  qpexam bench\n  qpexam bench --seconds=2 --json=bench.json\n");
+  bench->add_option("--seconds", a->bench.seconds, "of each figure (default: 0.5)")
+      ->type_name("N")
+      ->check(CLI::Range(0.001, 3600.0));
+  AddJson(bench, &a->bench.json);
+
+  CLI::App* help = app->add_subcommand("help", "this, or the help of a command");
+  help->add_option("command", a->help_command, "a command")->type_name("COMMAND");
+}
+
+ExitStatus Help(const CLI::App& app, const std::string& name) {
+  if (name.empty()) {
+    Print(app.help());
+    return kFine;
+  }
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (command->get_name() != name) continue;
+    Print(command->help());
+    return kFine;
+  }
+  Say("there is no command \"" + name + "\"; `qpexam help` lists them");
+  return kUsage;
+}
+
+ExitStatus Dispatch(const CLI::App& app, const Arguments& a) {
+  const std::string name = app.get_subcommands().front()->get_name();
+  if (name == "check") return Check(a.check);
+  if (name == "run") return RunFiles(a.run);
+  if (name == "judge") return JudgeTrace(a.judge);
+  if (name == "providers") return ListProviders(a.providers);
+  if (name == "fmt") return Fmt(a.fmt);
+  if (name == "variations") return ListVariations();
+  if (name == "clauses") return ListClauses(a.clauses);
+  if (name == "diff") return Diff(a.diff);
+  if (name == "bench") return Bench(a.bench);
+  return Help(app, a.help_command);
+}
+
+ExitStatus Main(int argc, char** argv) {
+  // A reader that goes away (`qpexam clauses | head`) is told by write(), not by a signal.
+  std::signal(SIGPIPE, SIG_IGN);
+  if (argc > 1) {
+    for (const Later& later : kLater) {
+      if (std::string(argv[1]) != later.name) continue;
+      Say(std::string(later.name) + " is not part of this version; " + later.instead);
+      return kUsage;
+    }
+  }
+  CLI::App app(kAbout, "qpexam");
+  Arguments arguments;
+  Define(&app, &arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    app.exit(help, std::cout, std::cerr);
+    return kFine;
+  } catch (const CLI::CallForVersion& version) {
+    std::cout << version.what() << "\n";
+    return kFine;
+  } catch (const CLI::ParseError& error) {
+    if (argc < 2) {
+      std::cerr << app.help();
+      return kUsage;
+    }
+    Say(std::string(error.what()));
+    Say(argc > 1 && argv[1][0] != '-'
+            ? "`qpexam help " + std::string(argv[1]) + "` shows what it takes"
+            : "`qpexam help` lists the commands");
+    return kUsage;
+  }
+  ExitStatus status = Dispatch(app, arguments);
+  return Worse(status, FinishOutput());
+}
+
+}  // namespace
+}  // namespace qpexam
+
+int main(int argc, char** argv) {
+  try {
+    return qpexam::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("qpexam: out of memory; give it more, or smaller programs\n", stderr);
+    return qpexam::kSetupIncomplete;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "qpexam: %s; this is a fault of qpexam, please report it\n", error.what());
+    return qpexam::kOurFailure;
+  }
+}

@@ -1,0 +1,238 @@
+#include "harness/command/results.h"
+
+#include <fmt/format.h>
+#include <rdma_core_version.h>
+
+#include <algorithm>
+
+#include "harness/program/print.h"
+#include "reference/model/choice.h"
+
+namespace qpexam {
+namespace {
+
+bool Died(const RunResult& result) { return result.ended != Ended::kWell; }
+
+std::string_view KindWord(Ended ended) {
+  switch (ended) {
+    case Ended::kWell:
+      return "";
+    case Ended::kCrash:
+      return "crash";
+    case Ended::kHang:
+      return "hang";
+    case Ended::kSanitizer:
+      return "sanitizer";
+    case Ended::kOurs:
+      return "internal";
+  }
+  return "";
+}
+
+std::string_view KindWord(judge::FindingKind kind) {
+  switch (kind) {
+    case judge::FindingKind::kViolation:
+      return "violation";
+    case judge::FindingKind::kWarning:
+      return "warning";
+    case judge::FindingKind::kUndecided:
+      return "undecided";
+    case judge::FindingKind::kUndefined:
+      return "undefined";
+    case judge::FindingKind::kDeviation:
+      return "deviation";
+  }
+  return "";
+}
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string Where(const NamedProgram& named, uint32_t line) {
+  return line == 0 ? named.name : fmt::format("{}:{}", named.name, line);
+}
+
+uint32_t LineOf(const Program& program, uint32_t call) {
+  return call < program.calls.size() ? program.calls[call].line : 0;
+}
+
+// What makes a finding the same finding in another run.
+std::vector<std::string> Signature(const RunResult& result) {
+  std::vector<std::string> all;
+  if (Died(result)) all.push_back(std::string(KindWord(result.ended)));
+  for (const judge::Finding& f : result.verdict.findings)
+    if (f.kind == judge::FindingKind::kViolation)
+      all.push_back(fmt::format("{} {}", f.clause, f.call));
+  for (const SessionFinding& f : result.below) all.push_back(f.kind + " " + f.what);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+}  // namespace
+
+Report NewReport(const std::string& command) {
+  Report report;
+  report.command = command;
+  report.rdma_core_version = RDMA_CORE_VERSION;
+  report.rdma_core_from = RDMA_CORE_FROM;
+  return report;
+}
+
+void AddResult(const NamedProgram& named, const RunResult& result, ProviderReport* report) {
+  GroupRow& group = report->Group(named.group);
+  Counts& counts = group.counts;
+  counts.programs++;
+  group.nanoseconds += result.nanoseconds;
+  const std::string program = PrintProgram(named.program, Notes::kDrop);
+  const judge::Verdict& verdict = result.verdict;
+  auto add = [&](std::string_view kind, std::string_view clause, uint32_t call, uint32_t line,
+                 std::string what) -> ReportFinding& {
+    report->findings.emplace_back();
+    ReportFinding& f = report->findings.back();
+    f.id = FindingId(kind, clause, program, call);
+    f.kind = kind;
+    f.clause = clause;
+    f.what = std::move(what);
+    f.where = Where(named, line);
+    f.program = program;
+    return f;
+  };
+  if (result.cut_at != ~uint32_t{0}) report->cut++;
+  if (Died(result)) {
+    counts.crash += result.ended != Ended::kHang;
+    counts.hang += result.ended == Ended::kHang;
+    add(KindWord(result.ended), "", result.fatal_call, LineOf(named.program, result.fatal_call),
+        FirstLine(result.fatal))
+        .observed = result.fatal;
+    return;
+  }
+  for (const judge::Finding& f : verdict.findings) {
+    if (f.kind == judge::FindingKind::kUndefined) {
+      report->undefined++;
+      continue;
+    }
+    // A clause that the library does not decide is never held for or against a hosted provider.
+    if (f.emulated) {
+      report->NoteClause(f.clause, "emulated", named.name);
+      continue;
+    }
+    ReportFinding& finding = add(KindWord(f.kind), f.clause, f.call, f.line, f.what);
+    finding.allowed = f.allowed;
+    finding.observed = f.observed;
+    if (!f.deviation.empty()) finding.what += " (known: " + f.deviation + ")";
+    if (f.kind != judge::FindingKind::kDeviation && *f.clause)
+      report->NoteClause(f.clause, std::string(KindWord(f.kind)), named.name);
+  }
+  for (const SessionFinding& f : result.below) {
+    ReportFinding& finding = add(f.kind, f.clause, ~uint32_t{0}, 0, f.what);
+    finding.observed = f.evidence;
+    if (!f.clause.empty()) report->NoteClause(f.clause, "violation", named.name);
+  }
+  for (const judge::Variation& v : verdict.variations) {
+    const model::ChoiceInfo& choice = model::Info(v.choice);
+    const std::string outcome =
+        v.outcome < choice.outcomes.size() ? std::string(choice.outcomes[v.outcome]) : "?";
+    report->variations[{std::string(choice.name), outcome}] += v.count;
+    report->NoteClause(std::string(choice.clause), "variation", named.name);
+  }
+  if (!result.below.empty()) {
+    counts.violation++;
+    return;
+  }
+  switch (verdict.result()) {
+    case judge::Result::kConforms:
+      counts.conforms++;
+      break;
+    case judge::Result::kVariation:
+      counts.variation++;
+      break;
+    case judge::Result::kWarning:
+      counts.warning++;
+      break;
+    case judge::Result::kViolation:
+      counts.violation++;
+      break;
+    case judge::Result::kUndecided:
+      counts.undecided++;
+      break;
+  }
+}
+
+ExitStatus StatusOf(const RunResult& result) {
+  if (result.ended == Ended::kOurs) return kOurFailure;
+  if (Died(result) || result.verdict.violations || !result.below.empty()) return kFindings;
+  return kFine;
+}
+
+std::string ExplainResult(const NamedProgram& named, const RunResult& result) {
+  std::string out;
+  if (Died(result)) {
+    out += fmt::format("{}: {}\n", Where(named, LineOf(named.program, result.fatal_call)),
+                       result.fatal);
+  }
+  if (!result.verdict.findings.empty())
+    out += fmt::format("{}:\n{}", named.name,
+                       judge::Explain(result.verdict, named.program, LinesOf(named.name)));
+  for (const SessionFinding& f : result.below) {
+    out += fmt::format("{}: {}{}{}: {}\n", named.name, f.kind, f.clause.empty() ? "" : " ",
+                       f.clause, f.what);
+    if (!f.evidence.empty()) out += "  " + f.evidence + "\n";
+  }
+  if (!out.empty() && out.back() != '\n') out += '\n';
+  return out;
+}
+
+ExitStatus RunAll(const ProviderInfo& provider, const std::vector<NamedProgram>& programs,
+                  const RunAllOptions& options, ProviderReport* report,
+                  std::vector<RunResult>* results) {
+  report->name = provider.name;
+  report->version = provider.version;
+  std::vector<Program> bare;
+  bare.reserve(programs.size());
+  for (const NamedProgram& named : programs) bare.push_back(named.program);
+  ExitStatus status = kFine;
+  std::vector<RunResult> all;
+  std::string why;
+  {
+    Progress progress(options.progress, programs.size());
+    why = RunWatched(provider, bare, options.watch, [&](RunResult&& result) {
+      progress.Step();
+      all.push_back(std::move(result));
+    });
+  }
+  if (!why.empty()) {
+    Say(fmt::format("{} cannot be opened: {}", provider.name, why));
+    report->not_run = why;
+    return kNoProvider;
+  }
+  for (RunResult& result : all) {
+    const NamedProgram& named = programs[result.index];
+    if (StatusOf(result) != kFine && !(options.watch.stop && options.watch.stop->load())) {
+      // In a fresh process, alone: what depends on what ran before is no finding of this Program.
+      std::vector<RunResult> again;
+      WatchOptions alone = options.watch;
+      alone.keep_objects = false;
+      RunWatched(provider, {bare[result.index]}, alone,
+                 [&](RunResult&& r) { again.push_back(std::move(r)); });
+      if (again.empty() || Signature(again[0]) != Signature(result)) {
+        report->findings.push_back(
+            {FindingId("unstable", "", PrintProgram(named.program, Notes::kDrop), 0),
+             "unstable",
+             "",
+             Died(result) ? FirstLine(result.fatal)
+                          : "a violation that did not recur in a fresh process",
+             named.name,
+             PrintProgram(named.program, Notes::kDrop),
+             {},
+             ""});
+      }
+    }
+    AddResult(named, result, report);
+    status = Worse(status, StatusOf(result));
+    if (results) results->push_back(std::move(result));
+  }
+  std::sort(report->groups.begin(), report->groups.end(),
+            [](const GroupRow& a, const GroupRow& b) { return a.name < b.name; });
+  return status;
+}
+
+}  // namespace qpexam
