@@ -64,10 +64,96 @@ void Requester::Advance(Qp& qp) {
       if (attempt.stuck || !attempt.due) break;
       attempt.due = false;
     }
+    if (__builtin_expect(!passed_.empty(), 0) && FinishPassed(qp)) continue;
+    if (__builtin_expect(fabric_->chooser_set_.load(std::memory_order_relaxed) || FaultSwitch::on(),
+                         0)) {
+      PassLater(qp);
+    }
     if (Execute(qp, sq.At(sq.done())) == Step::kWaits) break;
+    if (__builtin_expect(!passing_.empty(), 0)) {
+      // What passed the request that is done now is next.
+      auto it = passing_.find(&qp);
+      if (it != passing_.end()) {
+        if (qp.state_ != IBV_QPS_ERR) passed_[&qp] = std::move(it->second);
+        passing_.erase(it);
+      }
+    }
   }
   qp.advancing_ = false;
   if (qp.state_ == IBV_QPS_SQD) CheckDrained(qp);
+}
+
+// Whether `later` may take effect before `first`, which stands before it in the queue.
+bool Requester::MayPass(const SendRequest& first, const SendRequest& later) {
+  // WR-ORD-005: a fence waits for the READs and ATOMICs before it.
+  if ((later.flags & IBV_SEND_FENCE) != 0) return false;
+  const bool moves_data = Info(later.op).data == DataRule::kSgeOrInline;
+  switch (first.op) {
+    case Operation::kRdmaRead:
+      if (later.op == Operation::kRdmaRead) {
+        return fabric_->Pick(ChoicePoint::kReadRead, 2) == 1;
+      }
+      if (!moves_data && !IsAtomic(later.op)) return false;
+      return Faulty(Fault::kFenceFlagLost) || fabric_->Pick(ChoicePoint::kReadLate, 2) == 1;
+    case Operation::kAtomicCmpAndSwp:
+    case Operation::kAtomicFetchAndAdd:
+      if (!moves_data && !IsAtomic(later.op)) return false;
+      return Faulty(Fault::kFenceFlagLost) || fabric_->Pick(ChoicePoint::kAtomicTable, 2) == 1;
+    case Operation::kRdmaWrite:  // # in every cell: only a fault lets anything pass
+      if (later.op == Operation::kRdmaWrite) return Faulty(Fault::kWritesSwapped);
+      if (later.op == Operation::kRdmaRead) return Faulty(Fault::kReadPassesWrite);
+      if (IsAtomic(later.op)) return Faulty(Fault::kAtomicPassesWrite);
+      return false;
+    default:
+      return false;
+  }
+}
+
+// Lets requests behind the first one take effect before it. Only those that nothing is wrong with:
+// an error ends the queue where it stands.
+void Requester::PassLater(Qp& qp) {
+  SendQueue& sq = *qp.send_queue_;
+  if ((qp.type() != QpType::kRc && qp.type() != QpType::kXrcSend) || qp.attempt_.started ||
+      !qp.fault_points_.empty() || qp.state_ == IBV_QPS_ERR) {
+    return;
+  }
+  const SendRequest& first = sq.At(sq.done());
+  Passed passed;
+  passed.life = qp.life_;
+  for (uint64_t at = sq.done() + 1; at != sq.posted(); ++at) {
+    SendRequest& later = sq.At(at);
+    if (!LeavesRequester(later.op) || !MayPass(first, later)) break;
+    Exchange x;
+    Prepare(&x, qp, later);
+    if (!x.facts.cell_supported) break;
+    ExamineLocal(&x);
+    FindPeer(&x);
+    if (x.facts.path != PathFact::kReachable || x.facts.local != LocalFault::kNone) break;
+    responder_.Examine(&x);
+    if (!NothingWrong(x.facts)) break;
+    Outcome outcome;
+    outcome.consumes_receive = Info(later.op).peer != PeerEffect::kNone;
+    responder_.Apply(&x, outcome);
+    passed.byte_len.push_back(IsAtomic(later.op) ? 8 : x.facts.length);
+  }
+  if (!passed.byte_len.empty()) passing_[&qp] = std::move(passed);
+}
+
+// The first request has passed earlier: all that is left is its completion.
+bool Requester::FinishPassed(Qp& qp) {
+  auto it = passed_.find(&qp);
+  if (it == passed_.end()) return false;
+  if (it->second.life != qp.life_ || qp.state_ == IBV_QPS_ERR) {
+    passed_.erase(it);
+    return false;
+  }
+  const uint64_t byte_len = it->second.byte_len.front();
+  it->second.byte_len.pop_front();
+  if (it->second.byte_len.empty()) passed_.erase(it);
+  Exchange x;
+  Prepare(&x, qp, qp.send_queue_->At(qp.send_queue_->done()));
+  Finish(&x, Outcome{}, byte_len);
+  return true;
 }
 
 // SQD: once what was started is done, the QP says so, once (WR-STATE-003).
@@ -79,12 +165,7 @@ void Requester::CheckDrained(Qp& qp) {
   }
 }
 
-Requester::Step Requester::Execute(Qp& qp, SendRequest& request) {
-  // A sink may post on another QP while a request is in execution: that one gets its own record.
-  Exchange nested;
-  Exchange* x = exchange_used_ ? &nested : &exchange_;
-  const bool outer = !exchange_used_;
-  exchange_used_ = true;
+void Requester::Prepare(Exchange* x, Qp& qp, SendRequest& request) {
   x->requester = &qp;
   x->responder = nullptr;
   x->request = &request;
@@ -105,9 +186,20 @@ Requester::Step Requester::Execute(Qp& qp, SendRequest& request) {
   f.path_mtu =
       NeedsAddress(qp.type()) ? MtuBytes(qp.device_->limits().port_mtu) : MtuBytes(qp.attr_.mtu);
   f.rnr_retry_infinite = qp.attr_.rnr_retry == kRnrInfinite;
-  f.timeout_disabled = qp.attr_.timeout == 0;
+  // SRD is no IBA service: the device retries by itself, nothing of it is set by modify.
+  f.timeout_disabled = qp.attr_.timeout == 0 && qp.type() != QpType::kSrd;
   const OperationInfo& info = Info(request.op);
   f.cell_supported = ((info.reference_types | info.optional_types) & MaskOf(qp.type())) != 0;
+}
+
+Requester::Step Requester::Execute(Qp& qp, SendRequest& request) {
+  // A sink may post on another QP while a request is in execution: that one gets its own record.
+  Exchange nested;
+  Exchange* x = exchange_used_ ? &nested : &exchange_;
+  const bool outer = !exchange_used_;
+  exchange_used_ = true;
+  Prepare(x, qp, request);
+  RequestFacts& f = x->facts;
 
   Step step = Step::kDone;
   if (f.state == IBV_QPS_ERR || f.state == IBV_QPS_SQE) {
@@ -214,16 +306,25 @@ Requester::Step Requester::ExecuteConnected(Exchange* x) {
       --attempt.rnr_left;
     }
   }
-  if (info.is_read_or_atomic) f.no_read_resources = qp.attr_.max_rd_atomic == 0;
+  // The timeout has passed: another try, or none is left.
+  bool expired = false;
+  if (attempt.waiting && !attempt.rnr) {
+    expired = attempt.retries_left == 0;
+    if (!expired) --attempt.retries_left;
+  }
+  attempt.waiting = false;
+  if (info.is_read_or_atomic && qp.type() != QpType::kSrd) {
+    f.no_read_resources = qp.attr_.max_rd_atomic == 0;
+  }
 
   std::optional<FaultPoint> point;
-  if (__builtin_expect(!qp.fault_points_.empty(), 0)) {
+  if (__builtin_expect(!qp.fault_points_.empty(), 0) && !expired) {
     point = qp.fault_points_.front();
     qp.fault_points_.pop_front();
   }
 
   FindPeer(x);
-  if (f.path == PathFact::kReachable && point == FaultPoint::kLoseRequest) {
+  if (f.path == PathFact::kReachable && (expired || point == FaultPoint::kLoseRequest)) {
     f.path = PathFact::kLost;
   }
   if (f.path == PathFact::kReachable && attempt.responder_done) {
@@ -245,7 +346,7 @@ Requester::Step Requester::ExecuteConnected(Exchange* x) {
     return Step::kDone;
   }
   if (f.path == PathFact::kReachable && f.local == LocalFault::kNone) {
-    if (info.is_read_or_atomic && reliable) {
+    if (info.is_read_or_atomic && reliable && qp.type() != QpType::kSrd) {
       f.exceeds_dest_rd_atomic = x->responder->attr_.max_dest_rd_atomic == 0;
     }
     responder_.Examine(x);
@@ -267,7 +368,7 @@ Requester::Step Requester::ExecuteConnected(Exchange* x) {
                             (outcome.status == IBV_WC_RNR_RETRY_EXC_ERR || !outcome.completes);
     const bool no_path = reliable && f.path != PathFact::kReachable;
     if (no_receive && RetryReceive(x)) return Step::kWaits;
-    if (no_path && RetryPath(x)) return Step::kWaits;
+    if (no_path && !expired && RetryPath(x)) return Step::kWaits;
     if (__builtin_expect(FaultSwitch::on(), 0)) {
       if (f.local != LocalFault::kNone && Faulty(Fault::kLocalErrorSucceeds)) {
         outcome = Outcome{};
@@ -361,10 +462,7 @@ bool Requester::RetryPath(Exchange* x) {
     a.waiting = a.stuck = true;
     return true;
   }
-  if (a.waited_for_ack && a.retries_left == 0) return false;
-  if (a.waited_for_ack) --a.retries_left;
   if (qp.attr_.retry_count == 7 && Faulty(Fault::kRetrySevenIsInfinite)) a.retries_left = 7;
-  a.waited_for_ack = true;
   a.for_ever = false;
   a.rnr = false;
   a.deadline = 0;

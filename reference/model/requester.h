@@ -2,6 +2,9 @@
 #ifndef QPEXAM_REFERENCE_MODEL_REQUESTER_H_
 #define QPEXAM_REFERENCE_MODEL_REQUESTER_H_
 
+#include <deque>
+#include <unordered_map>
+
 #include "reference/model/exchange.h"
 #include "reference/model/responder.h"
 
@@ -19,7 +22,18 @@ class Requester {
  private:
   enum class Step : uint8_t { kDone, kWaits };
 
+  // Requests that took effect before an earlier READ or ATOMIC of their queue did (codes F and #
+  // of ORDERING.md, 2.1): they complete in their turn.
+  struct Passed {
+    uint64_t life = 0;
+    std::deque<uint64_t> byte_len;
+  };
+
   Step Execute(Qp& qp, SendRequest& request);
+  void Prepare(Exchange* x, Qp& qp, SendRequest& request);
+  bool MayPass(const SendRequest& first, const SendRequest& later);
+  void PassLater(Qp& qp);
+  bool FinishPassed(Qp& qp);
   Step ExecuteConnected(Exchange* x);
   Step ExecuteDatagram(Exchange* x);
   Step ExecuteFrames(Exchange* x);
@@ -43,6 +57,8 @@ class Requester {
   Responder responder_;
   Exchange exchange_;  // kept for its storage; one request is in execution at a time
   bool exchange_used_ = false;
+  std::unordered_map<const Qp*, Passed> passing_;  // while the passed request is not done
+  std::unordered_map<const Qp*, Passed> passed_;
 };
 
 }  // namespace qpexam::model

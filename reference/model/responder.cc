@@ -146,8 +146,8 @@ void Responder::ExamineRemote(Exchange* x) {
   const SendRequest& r = *x->request;
   const unsigned rights = RightsFor(r);
   const bool flush = r.op == Operation::kFlush;
-  if ((qp.attr_.access & rights) != rights && !Faulty(Fault::kQpRightsNotChecked) &&
-      !(flush && Faulty(Fault::kFlushQpRightNotChecked))) {
+  if ((qp.attr_.access & rights) != rights && qp.type() != QpType::kSrd &&
+      !Faulty(Fault::kQpRightsNotChecked) && !(flush && Faulty(Fault::kFlushQpRightNotChecked))) {
     x->facts.remote = RemoteFault::kNoQpRight;
     return;
   }
