@@ -16,8 +16,7 @@
 
 #include "third_party/rdma_core/seam/seam.h"
 
-// --- bound fds: a two-level table, since a posting driver looks one up for each doorbell
-// -----------------------------
+// --- bound fds: a two-level table, since a posting driver looks one up for each doorbell ---------
 
 enum { kPageFds = 1024, kPages = QPX_SEAM_MAX_FD / kPageFds };
 
@@ -105,8 +104,7 @@ int qpx_seam_close(int fd) {
   return close(fd);
 }
 
-// --- mapped ranges: few, and touched only when objects come and go
-// ---------------------------------------------------
+// --- mapped ranges: few, and touched only when objects come and go -------------------------------
 
 struct range {
   uintptr_t start;
@@ -218,8 +216,7 @@ int qpx_seam_munmap(void *address, size_t length) {
   return result;
 }
 
-// --- locks
-// -----------------------------------------------------------------------------------------------------------
+// --- locks ---------------------------------------------------------------------------------------
 
 static void report(const void *lock, enum qpx_seam_lock_event event) {
   const struct qpx_seam_hooks *hooks = &qpx_seam_active_hooks;

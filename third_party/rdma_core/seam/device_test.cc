@@ -17,8 +17,7 @@
 
 namespace {
 
-// --- a driver
-// --------------------------------------------------------------------------------------------------------
+// --- a driver ------------------------------------------------------------------------------------
 
 void ToyFreeContext(ibv_context* context) {
   verbs_context* verbs = reinterpret_cast<verbs_context*>(reinterpret_cast<char*>(context) -
@@ -63,8 +62,7 @@ constexpr verbs_device_ops kToyDriver = {
 
 __attribute__((constructor)) void RegisterToyDriver() { verbs_register_driver(&kToyDriver); }
 
-// --- a device
-// --------------------------------------------------------------------------------------------------------
+// --- a device ------------------------------------------------------------------------------------
 
 class ToyDevice {
  public:
@@ -128,8 +126,7 @@ ibv_context* OpenByName(const char* name) {
   return context;
 }
 
-// --- tests
-// -----------------------------------------------------------------------------------------------------------
+// --- tests ---------------------------------------------------------------------------------------
 
 TEST(SeamDevice, IsListedWithItsNameAndGuid) {
   ToyDevice toy("toy0");

@@ -1,7 +1,6 @@
 // The four functions of libibverbs and its util library by which it finds, opens and commands a
-// device. Compiled into
-// @rdma_core, where the originals are compiled under the names qpx_real_*. For devices that nobody
-// registered with the seam each does what the original does.
+// device. Compiled into @rdma_core, where the originals are compiled under the names qpx_real_*.
+// For devices that nobody registered with the seam each does what the original does.
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,8 +33,7 @@ extern int abi_ver;
 // one.
 enum { kFirstIndex = 1 << 24 };
 
-// --- listing
-// ---------------------------------------------------------------------------------------------------------
+// --- listing -------------------------------------------------------------------------------------
 
 static void append(struct list_head *list, const struct qpx_seam_device *device,
                    unsigned int minor) {
@@ -116,8 +114,7 @@ int find_sysfs_devs_nl(struct list_head *list) {
   return 0;
 }
 
-// --- opening, reading, commanding
-// ------------------------------------------------------------------------------------
+// --- opening, reading, commanding ----------------------------------------------------------------
 
 static const struct qpx_seam_device *device_of(const struct verbs_sysfs_dev *entry) {
   if (!entry || major(entry->sysfs_cdev) != QPX_SEAM_MAJOR) return NULL;
@@ -196,8 +193,7 @@ int qpx_seam_command_ioctl(int fd, unsigned long request, ...) {
   return device->command(device->owner, commanding, argument);
 }
 
-// --- ThreadSanitizer
-// -------------------------------------------------------------------------------------------------
+// --- ThreadSanitizer -----------------------------------------------------------------------------
 
 #if defined(__SANITIZE_THREAD__)
 #define QPX_SEAM_TSAN 1

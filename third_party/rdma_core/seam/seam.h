@@ -33,8 +33,7 @@ extern "C" {
 struct ib_uverbs_ioctl_hdr;
 struct ibv_context;
 
-// --- 1. devices
-// ------------------------------------------------------------------------------------------------------
+// --- 1. devices ----------------------------------------------------------------------------------
 
 // What libibverbs learns of a device before a driver opens it. Strings and owner must live until
 // the device is removed.
@@ -82,8 +81,7 @@ int qpx_seam_remove_device(const char *name);
 
 enum { QPX_SEAM_MAX_DEVICES = 64 };
 
-// --- 3. file descriptors
-// ---------------------------------------------------------------------------------------------
+// --- 3. file descriptors -------------------------------------------------------------------------
 
 // What the drivers' system calls on a bound fd do instead. A NULL member goes to the kernel, as if
 // not bound.
@@ -109,8 +107,7 @@ void qpx_seam_unbind_fd(int fd);
 
 enum { QPX_SEAM_MAX_FD = 1 << 20 };
 
-// --- 4. stores, locks, anonymous memory
-// ------------------------------------------------------------------------------
+// --- 4. stores, locks, anonymous memory ----------------------------------------------------------
 
 enum qpx_seam_lock_event {
   QPX_SEAM_LOCK_WAIT,     // about to take it, perhaps waiting
@@ -140,8 +137,7 @@ struct qpx_seam_hooks {
 // Replaces all hooks; NULL removes them. To be called while no provider code runs.
 void qpx_seam_set_hooks(const struct qpx_seam_hooks *hooks);
 
-// --- for what is compiled into @rdma_core
-// ----------------------------------------------------------------------------
+// --- for what is compiled into @rdma_core --------------------------------------------------------
 
 // What qpx_seam_set_hooks() was given; read directly so that an unset hook costs a load and a
 // branch.
