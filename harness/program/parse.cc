@@ -193,7 +193,10 @@ bool Parser::Parse() {
     return Fail(1, "the file ends between parallel and join", "write join at its end");
   }
   // Blank lines at the end are no part of the Program.
-  while (!program_.notes.empty() && program_.notes.back().blank) program_.notes.pop_back();
+  while (!program_.notes.empty() && program_.notes.back().blank &&
+         program_.notes.back().call == program_.calls.size()) {
+    program_.notes.pop_back();
+  }
   return true;
 }
 
