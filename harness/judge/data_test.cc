@@ -428,6 +428,49 @@ end
          }});
 }
 
+TEST(Data, SameValueTwice) {
+  Check({"a flushed write of what is already there takes nothing back",
+         R"(@rc
+start a
+rdma_write a wr_id=1 flags=SIGNALED addr=dst+0
+set_sge a addr=src+0 len=8
+rdma_write a wr_id=2 flags=SIGNALED rkey=dst^0x100 addr=dst+0
+set_sge a addr=src+0 len=8
+rdma_write a wr_id=3 flags=SIGNALED addr=dst+0
+set_sge a addr=src+0 len=8
+complete a
+poll a.send expect=3
+=> wc a 1 SUCCESS RDMA_WRITE
+=> wc a 2 REM_ACCESS_ERR
+=> wc a 3 WR_FLUSH_ERR
+=> mem dst 0 5a*8
+settle
+end
+)",
+         {{"mem dst 0 5a*8", "mem dst 0 5b*8", "WR-COMP-003"}}});
+}
+
+TEST(Data, SecondHandle) {
+  Check({"closing a second handle of a QP leaves the QP",
+         R"(@xrc
+open_qp b2 b xrcd=x
+destroy b2
+srq_recv s wr_id=9 sge=dst+0:8
+start a
+send a wr_id=1 flags=SIGNALED
+set_xrc_srqn a srqn=s
+set_sge a addr=src+0 len=8
+complete a
+poll cs
+=> wc b 9 SUCCESS RECV len=8
+=> mem dst 0 5a*8
+poll a.send
+=> wc a 1 SUCCESS SEND
+end
+)",
+         {{"=> wc a 1 SUCCESS SEND", "=> wc a 1 RETRY_EXC_ERR", "WR-BUILD-001"}}});
+}
+
 TEST(Data, SelfConnected) {
   Check({"a QP connected to itself",
          R"(qp a rc ops=0x1bff

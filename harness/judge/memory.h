@@ -29,6 +29,7 @@ struct Cell {
   uint16_t fenced_qp = 0;  // these two excuse nothing to that queue's own earlier reads
   uint16_t receives = 0;   // posted receives whose buffer covers it
   uint8_t old_count = 0;
+  uint8_t writers = 0;  // on their way since it was last definite (255: many)
   uint8_t any = 0;        // bytes of value that nobody can know, bit i: byte i
   bool open = false;      // value or an old one, and nothing will say which but to look
   bool any_old = false;   // more old values than fit

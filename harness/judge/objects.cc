@@ -190,6 +190,7 @@ void Judge::Impl::MakeQp(const Call& call, const Event& event) {
     // A second handle of the same QP (XRC_RECV).
     if (event.rc == 0 && Is(call.object2, ObjectKind::kQp)) {
       index_[call.object] = Find(call.object2);
+      if (QpState* qp = Qp(call.object)) ++qp->handles;
     }
     return;
   }
@@ -324,6 +325,10 @@ void Judge::Impl::Destroy(const Call& call, const Event& event) {
         }
       }
       if (event.rc != 0) return;
+      if (--qp->handles > 0) {  // another handle of it lives
+        index_[call.object] = kNone;
+        return;
+      }
       ResetQp(*qp);
       qp->alive = false;
       qp->states = 0;

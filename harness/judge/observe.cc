@@ -162,6 +162,11 @@ void Judge::Impl::WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* byt
                }
              }
              if (c.receives || parallel_) any |= NonZeroBytes(mask);
+             if (c.definite()) {
+               c.writers = 1;
+             } else if (c.writers < 255) {
+               ++c.writers;
+             }
              AddValue(c, value, mask, any, &verdict_.leniency.cells_any);
              c.writer = r.id;
              c.local = local;
@@ -492,7 +497,7 @@ void Judge::Impl::FinishEffects(QpState& qp, Request& r, bool success, bool cann
         if (!c.definite()) c.open = true;
         return;
       }
-      if (surely && c.old_count == 1 && !c.any_old && !c.open && !c.mixed) {
+      if (surely && c.writers == 1 && c.old_count == 1 && !c.any_old && !c.open && !c.mixed) {
         c.value = c.old[0];
         c.any = 0;
         c.old_count = 0;

@@ -237,6 +237,7 @@ struct QpState {
   bool must_be_error = false;  // an error completion said so
   bool was_sqd = false;
   bool modify_refused = false;
+  uint32_t handles = 1;   // ibv_open_qp
   uint32_t attached = 0;  // multicast groups
   uint64_t access = 0;
   Index peer = kNone;
