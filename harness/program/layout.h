@@ -29,6 +29,11 @@ class Layout {
   uint64_t Size(ObjectId mr) const { return ranges_[mr].size; }
   uint64_t arena() const { return arena_; }
   uint64_t Free() const { return next_ < arena_ ? arena_ - next_ : 0; }
+  // The longest region that still finds a place.
+  uint64_t Room() const {
+    const uint64_t start = (next_ + kMrAlignment - 1) / kMrAlignment * kMrAlignment;
+    return start < arena_ ? arena_ - start : 0;
+  }
 
   // Whether [ref, ref + len) is memory of the arena, so that the CPU may touch it.
   bool InArena(const MemRef& ref, uint64_t len) const;

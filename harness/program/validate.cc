@@ -74,6 +74,9 @@ std::optional<Invalid> Validator::CheckField(const Field& f, const Call& call) c
         return Wrong(f.word, fmt::format("'{}' is made twice", program_.objects[call.object].name),
                      "choose another name; a destroyed object's name is not free again");
       }
+      if (call.object != objects_) {
+        return Wrong(f.word, "objects are numbered in the order in which they are made", "");
+      }
       if (!(f.kinds & KindBit(program_.objects[call.object].kind))) {
         return Wrong(f.word, "the new object is of another kind", "");
       }
@@ -299,7 +302,10 @@ std::optional<Invalid> Validator::Add(const Call& call) {
   if (call.kind == CallKind::kParallel) in_parallel_ = true;
   if (call.kind == CallKind::kJoin) in_parallel_ = false;
   if (call.kind == CallKind::kThread) ++threads_;
-  if (Makes(call.kind)) made_[call.object] = true;
+  if (Makes(call.kind)) {
+    made_[call.object] = true;
+    ++objects_;
+  }
   ++calls_;
   return std::nullopt;
 }
@@ -322,38 +328,10 @@ std::optional<Invalid> Validate(const Program& program) {
   for (const Call& call : program.calls) {
     if (auto bad = validator.Add(call)) return bad;
   }
+  if (validator.objects() != program.objects.size()) {
+    return Wrong("", "an object that no call makes", "");
+  }
   return std::nullopt;
-}
-
-void Repair(Program* program) {
-  if (program->arena > kMaxArena) program->arena = kMaxArena;
-  Validator validator(*program);
-  std::vector<Call> kept;
-  kept.reserve(program->calls.size());
-  std::vector<bool> made(program->objects.size(), false);
-  for (Call& call : program->calls) {
-    if (call.kind == CallKind::kCq) FillDerived(&call);
-    if (validator.Add(call)) continue;
-    if (Makes(call.kind)) made[call.object] = true;
-    kept.push_back(std::move(call));
-  }
-  if (validator.in_parallel()) kept.push_back(MakeCall(CallKind::kJoin));
-  program->calls = std::move(kept);
-  program->notes.clear();
-
-  std::vector<ObjectId> renumbered(program->objects.size(), kNoObject);
-  std::vector<Object> objects;
-  for (size_t i = 0; i < program->objects.size(); ++i) {
-    if (!made[i]) continue;
-    renumbered[i] = static_cast<ObjectId>(objects.size());
-    objects.push_back(std::move(program->objects[i]));
-  }
-  program->objects = std::move(objects);
-  for (Call& call : program->calls) {
-    ForEachObject(&call, [&](ObjectId& id, KindMask) {
-      if (id != kNoObject) id = renumbered[id];
-    });
-  }
 }
 
 }  // namespace qpexam

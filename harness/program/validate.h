@@ -2,6 +2,7 @@
 // written, decoded from bytes, generated or mutated.
 //
 //   - each object is made by one call, before any call names it, and is of the kind named;
+//     objects are numbered in the order in which they are made;
 //   - required fields are there, numbers fit the C types behind them;
 //   - memory lies in the arena; what the CPU itself touches (store, load, inline data) too;
 //   - a thread is made before it makes calls; parallel and join alternate.
@@ -46,6 +47,7 @@ class Validator {
 
   const Layout& layout() const { return layout_; }
   bool Made(ObjectId id) const { return id < made_.size() && made_[id]; }
+  size_t objects() const { return objects_; }  // made so far
   int threads() const { return threads_; }
   bool in_parallel() const { return in_parallel_; }
 
@@ -60,16 +62,13 @@ class Validator {
   Layout layout_;
   std::vector<bool> made_;
   uint32_t calls_ = 0;
+  size_t objects_ = 0;
   int threads_ = 0;
   bool in_parallel_ = false;
 };
 
 // The first call that is not well formed.
 std::optional<Invalid> Validate(const Program& program);
-
-// Removes the calls that are not well formed, then the objects that no call makes. What is left is
-// well formed.
-void Repair(Program* program);
 
 inline constexpr int kMaxThreads = 16;
 inline constexpr size_t kMaxList = 4096;  // SGEs, buffers, attributes of one call

@@ -1,0 +1,509 @@
+#include "harness/program/bytes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "harness/program/attributes.h"
+#include "harness/program/repair.h"
+#include "harness/program/schema.h"
+#include "harness/program/validate.h"
+
+namespace qpexam {
+namespace {
+
+constexpr uint8_t kNothing = 0, kContinued = 255;
+constexpr size_t kPayload = kRecordBytes - 1;
+constexpr uint8_t kFirstWide = 240, kFirstMeaning = 249;
+
+// The values behind the bytes 249..255.
+uint64_t Meaning(uint8_t byte, uint64_t max) {
+  switch (byte) {
+    case 249:
+      return max;
+    case 250:
+      return max / 2 + 1;
+    case 251:
+      return uint64_t{1} << 31;
+    case 252:
+      return 0xffffffff;
+    case 253:
+      return uint64_t{1} << 32;
+    case 254:
+      return max - 1;
+    default:
+      return ~uint64_t{0};
+  }
+}
+
+std::string NameFor(ObjectKind kind, size_t number) {
+  if (kind == ObjectKind::kQp && number < 26)
+    return std::string(1, static_cast<char>('a' + number));
+  return fmt::format("{}{}", KindWord(kind), number);
+}
+
+// The objects made so far, by kind.
+class Made {
+ public:
+  void Add(ObjectKind kind, ObjectId id) {
+    std::vector<ObjectId>& list = by_kind_[static_cast<size_t>(kind)];
+    if (rank_.size() <= id) rank_.resize(id + size_t{1});
+    rank_[id] = static_cast<uint32_t>(list.size());
+    list.push_back(id);
+  }
+  size_t Count(ObjectKind kind) const { return by_kind_[static_cast<size_t>(kind)].size(); }
+  size_t Count(KindMask kinds) const {
+    size_t n = 0;
+    for (int k = 0; k < kObjectKindCount; ++k) {
+      if (kinds & (1u << k)) n += by_kind_[static_cast<size_t>(k)].size();
+    }
+    return n;
+  }
+  ObjectId At(KindMask kinds, size_t index) const {
+    for (int k = 0; k < kObjectKindCount; ++k) {
+      if (!(kinds & (1u << k))) continue;
+      const std::vector<ObjectId>& list = by_kind_[static_cast<size_t>(k)];
+      if (index < list.size()) return list[index];
+      index -= list.size();
+    }
+    return kNoObject;
+  }
+  size_t IndexOf(KindMask kinds, ObjectKind kind, ObjectId id) const {
+    size_t before = 0;
+    for (int k = 0; k < static_cast<int>(kind); ++k) {
+      if (kinds & (1u << k)) before += by_kind_[static_cast<size_t>(k)].size();
+    }
+    return before + rank_[id];
+  }
+
+ private:
+  std::array<std::vector<ObjectId>, kObjectKindCount> by_kind_;
+  std::vector<uint32_t> rank_;  // by ObjectId
+};
+
+constexpr KindMask kMrKind = KindBit(ObjectKind::kMr);
+
+// --- Decoding ---------------------------------------------------------------------------------
+
+// The payload of one call: the bytes behind the first of each of its records.
+class Reader {
+ public:
+  Reader(const uint8_t* record, size_t records, size_t bytes)
+      : record_(record), size_(records * kPayload) {
+    // The last record may be cut short by the end of the input.
+    const size_t missing = records * kRecordBytes - bytes;
+    size_ = size_ > missing ? size_ - missing : 0;
+  }
+  uint8_t Byte() {
+    if (at_ >= size_) return 0;
+    const uint8_t b = record_[at_ / kPayload * kRecordBytes + 1 + at_ % kPayload];
+    ++at_;
+    return b;
+  }
+  bool Exhausted() const { return at_ >= size_; }
+  uint64_t Number(uint64_t max) {
+    const uint8_t b = Byte();
+    if (b < kFirstWide) return b;
+    if (b >= kFirstMeaning) return Meaning(b, max);
+    uint64_t value = 0;
+    for (int i = 0; i < b - kFirstWide; ++i) value |= uint64_t{Byte()} << (8 * i);
+    return value;
+  }
+
+ private:
+  const uint8_t* record_;
+  size_t size_;
+  size_t at_ = 0;
+};
+
+class Decoder {
+ public:
+  Decoder(const uint8_t* data, size_t size, const ByteLimits& limits)
+      : data_(data), size_(size), limits_(limits) {}
+
+  Program Run() {
+    size_t at = 0;
+    if (size_ > 0) {
+      Reader header(data_, 1, std::min(size_, kRecordBytes));
+      if (data_[0] != kNothing) {
+        program_.arena = std::min(header.Number(limits_.arena), limits_.arena);
+        program_.seed = header.Number(~uint64_t{0});
+      }
+      at = std::min(size_, kRecordBytes);
+    }
+    Validator validator(program_);
+    while (at < size_ && program_.calls.size() < limits_.calls) {
+      size_t end = std::min(size_, at + kRecordBytes);
+      const uint8_t kind = data_[at];
+      if (kind == kNothing || kind == kContinued) {
+        at = end;
+        continue;
+      }
+      while (end < size_ && data_[end] == kContinued) end = std::min(size_, end + kRecordBytes);
+      const size_t bytes = end - at;
+      Reader reader(data_ + at, (bytes + kRecordBytes - 1) / kRecordBytes, bytes);
+      Take(static_cast<CallKind>((kind - 1) % kCallKindCount), &reader, &validator);
+      at = end;
+    }
+    if (validator.in_parallel()) program_.calls.push_back(MakeCall(CallKind::kJoin));
+    return std::move(program_);
+  }
+
+ private:
+  void Take(CallKind kind, Reader* reader, Validator* validator) {
+    const std::optional<ObjectKind> makes = Makes(kind);
+    program_.calls.push_back(MakeCall(kind));
+    Call& call = program_.calls.back();
+    if (makes) {
+      call.object = static_cast<ObjectId>(program_.objects.size());
+      if (call.object >= kNoObject - 1) {
+        program_.calls.pop_back();
+        return;
+      }
+      program_.objects.push_back({*makes, std::string()});
+      validator->NoteObjects();
+    }
+    if (!Fields(reader, &call) || !Mend(program_, *validator, &call) || validator->Add(call)) {
+      program_.calls.pop_back();
+      if (makes) program_.objects.pop_back();
+      return;
+    }
+    if (makes) {
+      program_.objects.back().name = NameFor(*makes, made_.Count(*makes));
+      made_.Add(*makes, call.object);
+    }
+  }
+
+  bool Fields(Reader* reader, Call* call) {
+    call->thread = reader->Byte();
+    const CallSchema& schema = SchemaOf(call->kind);
+    // Which fields a request has follows from its operation.
+    if (call->kind == CallKind::kBuild || call->kind == CallKind::kPostSend) {
+      call->op = static_cast<model::Operation>(reader->Byte() % model::kOperationCount);
+      if (call->kind == CallKind::kPostSend && !model::Info(call->op).has_send_wr) {
+        call->op = model::Operation::kRdmaWrite;
+      }
+    }
+    uint64_t present = 0;
+    int bits = 0;
+    for (const Field& f : schema.fields) bits += f.type != FieldType::kNewName && Applies(f, *call);
+    for (int i = 0; i < bits; i += 8) present |= uint64_t{reader->Byte()} << i;
+    // A derived field is filled when those it follows from are known.
+    uint64_t given = 0;
+    int bit = 0;
+    for (size_t i = 0; i < schema.fields.size(); ++i) {
+      const Field& f = schema.fields[i];
+      if (f.type == FieldType::kNewName || !Applies(f, *call)) continue;
+      if (((present >> bit++) & 1) || f.required) {
+        given |= uint64_t{1} << i;
+        if (!Value(f, reader, call)) return false;
+      }
+    }
+    for (size_t i = 0; i < schema.fields.size(); ++i) {
+      const Field& f = schema.fields[i];
+      if (f.rule == DefaultRule::kConstant || !Applies(f, *call) || ((given >> i) & 1)) continue;
+      if (f.type == FieldType::kObject) {
+        call->*f.member.object = call->addr.mr;
+      } else {
+        call->*f.member.key = DerivedKey(f, *call);
+      }
+    }
+    return true;
+  }
+
+  bool Object(KindMask kinds, bool required, Reader* reader, ObjectId* id) const {
+    const size_t count = made_.Count(kinds);
+    const uint64_t index = reader->Number(count);
+    if (required) {
+      if (count == 0) return false;
+      *id = made_.At(kinds, index % count);
+      return true;
+    }
+    const uint64_t one_based = index % (count + 1);
+    *id = one_based ? made_.At(kinds, one_based - 1) : kNoObject;
+    return true;
+  }
+
+  void Mem(Reader* reader, MemRef* ref) const {
+    Object(kMrKind, false, reader, &ref->mr);
+    if (ref->mr == kNoObject) {
+      ref->offset = static_cast<int64_t>(reader->Number(~uint64_t{0}));
+      return;
+    }
+    // Zigzag: small negative offsets are short, too.
+    const uint64_t z = reader->Number(~uint64_t{0});
+    ref->offset = static_cast<int64_t>((z >> 1) ^ (~(z & 1) + 1));
+  }
+
+  void Key(KindMask kinds, Reader* reader, KeyRef* key) const {
+    const uint8_t parts = reader->Byte();
+    *key = KeyRef{};
+    if (parts & 1) Object(kinds, true, reader, &key->object);
+    if (parts & 2) key->flip = static_cast<uint32_t>(reader->Number(0xffffffff));
+    if (parts & 4) key->inc = static_cast<uint8_t>(reader->Number(0xff));
+  }
+
+  size_t Count(Reader* reader) const {
+    return static_cast<size_t>(std::min<uint64_t>(reader->Number(kMaxList), kMaxList));
+  }
+
+  bool Value(const Field& f, Reader* reader, Call* call) const {
+    switch (f.type) {
+      case FieldType::kNewName:
+        return true;
+      case FieldType::kObject:
+        return Object(f.kinds, f.required, reader, &(call->*f.member.object));
+      case FieldType::kQueue: {
+        const uint8_t side = reader->Byte() % 3;
+        call->side = static_cast<Side>(side);
+        const KindMask kind = KindBit(side ? ObjectKind::kQp : ObjectKind::kCq);
+        return Object(made_.Count(kind) ? kind : f.kinds, true, reader, &call->object);
+      }
+      case FieldType::kNumber:
+      case FieldType::kFlags:
+      case FieldType::kEnum: {
+        const uint64_t value = reader->Number(f.max);
+        SetNumber(f, call, value <= f.max || value == f.fallback ? value : value % (f.max + 1));
+        return true;
+      }
+      case FieldType::kBool:
+        SetNumber(f, call, 1);
+        return true;
+      case FieldType::kQpType:
+        call->qp_type = static_cast<model::QpType>(reader->Byte() % model::kQpTypeCount);
+        return true;
+      case FieldType::kOperation:
+        return true;  // read before
+      case FieldType::kFault:
+        call->fault = static_cast<Fault>(reader->Byte() % FaultNames().size);
+        return true;
+      case FieldType::kKey:
+        Key(f.kinds, reader, &(call->*f.member.key));
+        return true;
+      case FieldType::kMem:
+        Mem(reader, &call->addr);
+        return true;
+      case FieldType::kSgeList:
+        for (size_t i = 0, n = Count(reader); i < n && Room(*reader, i); ++i) {
+          SgeArg s;
+          const uint8_t own_key = reader->Byte() & 1;
+          Mem(reader, &s.addr);
+          s.len = reader->Number(0xffffffff) & 0xffffffff;
+          s.lkey.object = s.addr.mr;
+          if (own_key) Key(kMrKind, reader, &s.lkey);
+          call->sge.push_back(s);
+        }
+        return true;
+      case FieldType::kBufList:
+        for (size_t i = 0, n = Count(reader); i < n && Room(*reader, i); ++i) {
+          BufArg b;
+          Mem(reader, &b.addr);
+          b.len = reader->Number(~uint64_t{0});
+          call->bufs.push_back(b);
+        }
+        return true;
+      case FieldType::kBytes: {
+        const uint64_t n = reader->Number(0xffff);
+        for (uint64_t i = 0; i < n && !reader->Exhausted(); ++i)
+          call->bytes.push_back(reader->Byte());
+        return true;
+      }
+      case FieldType::kAttrs:
+        for (size_t i = 0, n = Count(reader); i < n && Room(*reader, i); ++i) {
+          const auto field = static_cast<AttrField>(reader->Byte() % kAttrFieldCount);
+          const uint64_t max = InfoOf(field).max;
+          const uint64_t value = reader->Number(max);
+          call->attrs.emplace_back(field, value <= max ? value : value % (max + 1));
+        }
+        return true;
+    }
+    return true;
+  }
+
+  // Elements beyond the payload's end would all be the same.
+  bool Room(const Reader& reader, size_t i) const {
+    return !reader.Exhausted() && i < limits_.list;
+  }
+
+  const uint8_t* data_;
+  size_t size_;
+  const ByteLimits& limits_;
+  Program program_;
+  Made made_;
+};
+
+// --- Encoding ---------------------------------------------------------------------------------
+
+class Encoder {
+ public:
+  explicit Encoder(const Program& program) : program_(program) {}
+
+  std::vector<uint8_t> Run() {
+    Number(program_.arena);
+    Number(program_.seed);
+    Flush(program_.arena == Program{}.arena && program_.seed == Program{}.seed ? kNothing : 1);
+    for (const Call& call : program_.calls) {
+      Fields(call);
+      Flush(static_cast<uint8_t>(static_cast<int>(call.kind) + 1));
+      if (const auto makes = Makes(call.kind)) made_.Add(*makes, call.object);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // Writes the payload as records.
+  void Flush(uint8_t kind) {
+    if (kind == kNothing) payload_.clear();
+    size_t at = 0;
+    do {
+      out_.push_back(at == 0 ? kind : kContinued);
+      for (size_t i = 0; i < kPayload; ++i, ++at) {
+        out_.push_back(at < payload_.size() ? payload_[at] : 0);
+      }
+    } while (at < payload_.size());
+    payload_.clear();
+  }
+
+  void Byte(uint8_t b) { payload_.push_back(b); }
+
+  void Number(uint64_t value) {
+    if (value < kFirstWide) {
+      Byte(static_cast<uint8_t>(value));
+      return;
+    }
+    int bytes = 1;
+    while (bytes < 8 && (value >> (8 * bytes))) ++bytes;
+    Byte(static_cast<uint8_t>(kFirstWide + bytes));
+    for (int i = 0; i < bytes; ++i) Byte(static_cast<uint8_t>(value >> (8 * i)));
+  }
+
+  void Object(KindMask kinds, bool required, ObjectId id) {
+    if (id == kNoObject) {
+      Number(0);
+      return;
+    }
+    Number(made_.IndexOf(kinds, program_.objects[id].kind, id) + (required ? 0 : 1));
+  }
+
+  void Mem(const MemRef& ref) {
+    Object(kMrKind, false, ref.mr);
+    const auto u = static_cast<uint64_t>(ref.offset);
+    Number(ref.mr == kNoObject ? u : (u << 1) ^ (ref.offset < 0 ? ~uint64_t{0} : 0));
+  }
+
+  void Key(KindMask kinds, const KeyRef& key) {
+    Byte(static_cast<uint8_t>((key.object != kNoObject ? 1 : 0) | (key.flip ? 2 : 0) |
+                              (key.inc ? 4 : 0)));
+    if (key.object != kNoObject) Object(kinds, true, key.object);
+    if (key.flip) Number(key.flip);
+    if (key.inc) Number(key.inc);
+  }
+
+  void Fields(const Call& call) {
+    const CallSchema& schema = SchemaOf(call.kind);
+    Byte(call.thread);
+    if (call.kind == CallKind::kBuild || call.kind == CallKind::kPostSend) {
+      Byte(static_cast<uint8_t>(call.op));
+    }
+    uint64_t present = 0;
+    int bits = 0;
+    for (const Field& f : schema.fields) {
+      if (f.type == FieldType::kNewName || !Applies(f, call)) continue;
+      if (!IsDefault(f, call)) present |= uint64_t{1} << bits;
+      ++bits;
+    }
+    for (int i = 0; i < bits; i += 8) Byte(static_cast<uint8_t>(present >> i));
+    int bit = 0;
+    for (const Field& f : schema.fields) {
+      if (f.type == FieldType::kNewName || !Applies(f, call)) continue;
+      if (((present >> bit++) & 1) || f.required) Value(f, call);
+    }
+  }
+
+  void Value(const Field& f, const Call& call) {
+    switch (f.type) {
+      case FieldType::kNewName:
+      case FieldType::kBool:
+      case FieldType::kOperation:
+        break;
+      case FieldType::kObject:
+        Object(f.kinds, f.required, call.*f.member.object);
+        break;
+      case FieldType::kQueue:
+        Byte(static_cast<uint8_t>(call.side));
+        Object(KindBit(call.side == Side::kNone ? ObjectKind::kCq : ObjectKind::kQp), true,
+               call.object);
+        break;
+      case FieldType::kNumber:
+      case FieldType::kFlags:
+      case FieldType::kEnum:
+        Number(NumberOf(f, call));
+        break;
+      case FieldType::kQpType:
+        Byte(static_cast<uint8_t>(call.qp_type));
+        break;
+      case FieldType::kFault:
+        Byte(static_cast<uint8_t>(call.fault));
+        break;
+      case FieldType::kKey:
+        Key(f.kinds, call.*f.member.key);
+        break;
+      case FieldType::kMem:
+        Mem(call.addr);
+        break;
+      case FieldType::kSgeList:
+        Number(call.sge.size());
+        for (const SgeArg& s : call.sge) {
+          const bool own_key = s.lkey.object != s.addr.mr || s.lkey.flip || s.lkey.inc;
+          Byte(own_key);
+          Mem(s.addr);
+          Number(s.len);
+          if (own_key) Key(kMrKind, s.lkey);
+        }
+        break;
+      case FieldType::kBufList:
+        Number(call.bufs.size());
+        for (const BufArg& b : call.bufs) {
+          Mem(b.addr);
+          Number(b.len);
+        }
+        break;
+      case FieldType::kBytes:
+        Number(call.bytes.size());
+        for (uint8_t b : call.bytes) Byte(b);
+        break;
+      case FieldType::kAttrs:
+        Number(call.attrs.size());
+        for (const Attr& a : call.attrs) {
+          Byte(static_cast<uint8_t>(a.first));
+          Number(a.second);
+        }
+        break;
+    }
+  }
+
+  const Program& program_;
+  Made made_;
+  std::vector<uint8_t> payload_;
+  std::vector<uint8_t> out_;
+};
+
+}  // namespace
+
+Program ProgramFromBytes(const uint8_t* data, size_t size, const ByteLimits& limits) {
+  return Decoder(data, size, limits).Run();
+}
+
+std::vector<uint8_t> BytesFromProgram(const Program& program) { return Encoder(program).Run(); }
+
+void Rename(Program* program) {
+  size_t count[kObjectKindCount] = {};
+  for (Object& object : program->objects) {
+    object.name = NameFor(object.kind, count[static_cast<size_t>(object.kind)]++);
+  }
+}
+
+}  // namespace qpexam
