@@ -119,7 +119,6 @@ class Qp {
     bool for_ever = false;        // no number of retries ends it
     bool stuck = false;           // timeout 0: nothing but a state change ends it
     bool started = false;         // the request has been tried
-    bool waited_for_ack = false;  // the first timeout has begun
     bool due = false;             // its deadline has come
     bool fresh = false;           // to be tried though nothing seems to have changed
     bool responder_done = false;  // executed, the acknowledgement was lost

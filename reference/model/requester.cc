@@ -176,7 +176,8 @@ void Requester::Prepare(Exchange* x, Qp& qp, SendRequest& request) {
   x->srq = nullptr;
   x->window = nullptr;
   x->grh_length = 0;
-  x->facts = RequestFacts{};
+  static const RequestFacts kBlank;
+  x->facts = kBlank;  // copied whole: built anew it would be stored byte by byte and read wide
   RequestFacts& f = x->facts;
   f.op = request.op;
   f.type = qp.type();
@@ -193,11 +194,18 @@ void Requester::Prepare(Exchange* x, Qp& qp, SendRequest& request) {
 }
 
 Requester::Step Requester::Execute(Qp& qp, SendRequest& request) {
-  // A sink may post on another QP while a request is in execution: that one gets its own record.
-  Exchange nested;
-  Exchange* x = exchange_used_ ? &nested : &exchange_;
-  const bool outer = !exchange_used_;
+  if (__builtin_expect(exchange_used_, 0)) {
+    // A sink posted on another QP while a request is in execution: that one gets its own record.
+    Exchange nested;
+    return ExecuteIn(&nested, qp, request);
+  }
   exchange_used_ = true;
+  const Step step = ExecuteIn(&exchange_, qp, request);
+  exchange_used_ = false;
+  return step;
+}
+
+Requester::Step Requester::ExecuteIn(Exchange* x, Qp& qp, SendRequest& request) {
   Prepare(x, qp, request);
   RequestFacts& f = x->facts;
 
@@ -230,7 +238,6 @@ Requester::Step Requester::Execute(Qp& qp, SendRequest& request) {
       step = ExecuteConnected(x);
     }
   }
-  if (outer) exchange_used_ = false;
   return step;
 }
 
@@ -297,15 +304,6 @@ Requester::Step Requester::ExecuteConnected(Exchange* x) {
   Qp::Attempt& attempt = qp.attempt_;
   const OperationInfo& info = Info(f.op);
   const bool reliable = IsReliable(qp.type());
-  if (!attempt.started) {
-    attempt.started = true;
-    attempt.waiting = false;
-    attempt.retries_left = qp.attr_.retry_count;
-    attempt.rnr_left = qp.attr_.rnr_retry;
-    if (Faulty(Fault::kRnrRetryOneLess) && attempt.rnr_left > 0 && attempt.rnr_left < 7) {
-      --attempt.rnr_left;
-    }
-  }
   // The timeout has passed: another try, or none is left.
   bool expired = false;
   if (attempt.waiting && !attempt.rnr) {
@@ -389,8 +387,7 @@ Requester::Step Requester::ExecuteConnected(Exchange* x) {
     if (!outcome.completes) {
       // Timeout 0 and its like: nothing but a state change ends it.
       if (x->responder != nullptr && outcome.consumes_receive) responder_.Apply(x, outcome);
-      attempt.waiting = true;
-      attempt.stuck = true;
+      attempt.started = attempt.waiting = attempt.stuck = true;
       return Step::kWaits;
     }
   }
@@ -412,7 +409,7 @@ Requester::Step Requester::ExecuteConnected(Exchange* x) {
       outcome = Choose(RequestOutcomes(f));
       outcome.responder_next = NextState::kKeep;
       if (!outcome.completes) {
-        attempt.waiting = attempt.stuck = true;
+        attempt.started = attempt.waiting = attempt.stuck = true;
         return Step::kWaits;
       }
     }
@@ -434,10 +431,21 @@ void Requester::WaitUntil(Qp& qp, uint64_t period) {
   }
 }
 
+// The first try of a request has failed: what it may still do.
+void Requester::BeginRetries(Qp& qp) {
+  Qp::Attempt& a = qp.attempt_;
+  if (a.started) return;
+  a.started = true;
+  a.retries_left = qp.attr_.retry_count;
+  a.rnr_left = qp.attr_.rnr_retry;
+  if (Faulty(Fault::kRnrRetryOneLess) && a.rnr_left > 0 && a.rnr_left < 7) --a.rnr_left;
+}
+
 // RNR: again after the responder's timer, rnr_retry times, or for ever (WR-RESP-001, -002).
 bool Requester::RetryReceive(Exchange* x) {
   Qp& qp = *x->requester;
   Qp::Attempt& a = qp.attempt_;
+  BeginRetries(qp);
   const bool for_ever = x->facts.rnr_retry_infinite && !Faulty(Fault::kRnrInfiniteIsFinite);
   if (!for_ever && a.rnr_left == 0) return false;
   if (!for_ever) --a.rnr_left;
@@ -454,6 +462,7 @@ bool Requester::RetryReceive(Exchange* x) {
 bool Requester::RetryPath(Exchange* x) {
   Qp& qp = *x->requester;
   Qp::Attempt& a = qp.attempt_;
+  BeginRetries(qp);
   if (x->facts.timeout_disabled) {
     if (Faulty(Fault::kTimeoutZeroExpires)) {
       x->facts.timeout_disabled = false;
@@ -767,7 +776,7 @@ void Requester::Finish(Exchange* x, const Outcome& outcome, uint64_t byte_len) {
       }
     }
     sq.set_done(position + 1);
-    qp.attempt_ = Qp::Attempt{};
+    if (qp.attempt_.started) qp.attempt_ = Qp::Attempt{};
     if (qp.init_.send_cq != nullptr) {
       if (__builtin_expect(FaultSwitch::on(), 0)) {
         if (c.status == IBV_WC_SUCCESS && sq.posted() > position + 1 &&
@@ -780,7 +789,7 @@ void Requester::Finish(Exchange* x, const Outcome& outcome, uint64_t byte_len) {
     }
   } else {
     sq.set_done(position + 1);
-    qp.attempt_ = Qp::Attempt{};
+    if (qp.attempt_.started) qp.attempt_ = Qp::Attempt{};
     if (qp.on_silent_success) qp.on_silent_success(qp, r);
   }
 state:

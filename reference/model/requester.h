@@ -30,6 +30,8 @@ class Requester {
   };
 
   Step Execute(Qp& qp, SendRequest& request);
+  Step ExecuteIn(Exchange* x, Qp& qp, SendRequest& request);
+  static void BeginRetries(Qp& qp);
   void Prepare(Exchange* x, Qp& qp, SendRequest& request);
   bool MayPass(const SendRequest& first, const SendRequest& later);
   void PassLater(Qp& qp);
