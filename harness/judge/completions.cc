@@ -676,6 +676,7 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
 }
 
 void Judge::Impl::CheckReceived(QpState& qp, const SeenCompletion& wc, const Request& message) {
+  if (message.op != Operation::kSendWithInv && Fits(message, qp, wc)) return;
   const bool write = message.op == Operation::kRdmaWriteWithImm;
   const bool with_imm = write || message.op == Operation::kSendWithImm;
   const bool with_inv = message.op == Operation::kSendWithInv;

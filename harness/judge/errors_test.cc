@@ -112,6 +112,16 @@ TEST(Errors, Receiver) {
          }});
 }
 
+TEST(Errors, ReceiveInTimeForWrite) {
+  Check({"a WRITE_WITH_IMM is retried until its receive is there",
+         "@rc\nstart a\nrdma_write_imm a wr_id=1 flags=SIGNALED addr=dst+0 imm=2\nset_sge a "
+         "addr=src+0 len=8\ncomplete a\nrecv b wr_id=9\nsettle\n=> mem dst 0 5a*8\npoll a.send\n=> wc a "
+         "1 SUCCESS RDMA_WRITE\npoll b.recv\n=> wc b 9 SUCCESS RECV_RDMA_WITH_IMM imm=2 len=8\nend\n",
+         {{"=> mem dst 0 5a*8\npoll a.send\n=> wc a 1 SUCCESS RDMA_WRITE\npoll b.recv\n=> wc b 9 SUCCESS "
+           "RECV_RDMA_WITH_IMM imm=2 len=8\n",
+           "poll a.send\n=> wc a 1 RNR_RETRY_EXC_ERR\n", ""}}});
+}
+
 TEST(Errors, NoPeer) {
   const std::string write =
       "rdma_write a wr_id=1 flags=SIGNALED addr=dst+0\nset_sge a addr=src+0 len=8\n";

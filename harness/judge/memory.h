@@ -128,7 +128,7 @@ class Memory {
   }
 
  private:
-  static constexpr unsigned kPageShift = 9;  // cells of a page: 4 KiB of memory
+  static constexpr unsigned kPageShift = 6;  // cells of a page: 512 bytes of memory
   static constexpr uint64_t kPageMask = (1u << kPageShift) - 1;
 
   static constexpr unsigned kChunkShift = 8;

@@ -195,7 +195,7 @@ void Judge::Impl::MakeQp(const Call& call, const Event& event) {
     return;
   }
   const bool plain = call.ops == kPlainQp;
-  const std::string name = program_->objects[call.object].name;
+  const std::string& name = program_->objects[call.object].name;
   const uint64_t ops = plain ? 0 : call.ops;
   if (event.rc != 0) {
     // NULL means not applicable, but for the reference, which knows what it should accept.

@@ -22,7 +22,6 @@ constexpr uint32_t kNothing = ~uint32_t{0};
 Request& Judge::Impl::NewStaged(QpState& qp, const Call& call) {
   qp.region.staged.emplace_back();
   Request& r = qp.region.staged.back();
-  r = Request{};
   r.qp = static_cast<Index>(&qp - qps_.begin());
   r.call = call_index_;
   r.thread = call.thread;
@@ -342,6 +341,7 @@ Judge::Impl::PostJudgement Judge::Impl::JudgePosting(QpState& qp, Request* reque
 
 void Judge::Impl::JudgeRc(const QpState& qp, const PostJudgement& j, int rc, const char* verb,
                           size_t count) {
+  if (rc == 0 && j.may_accept && !j.accept_warns && j.choice == model::ChoicePoint::kCount) return;
   const std::string name = NameOf(qp.id);
   if (rc == 0) {
     if (!j.may_accept) {
@@ -496,6 +496,12 @@ void Judge::Impl::Accept(QpState& qp, Request& staged) {
         if (QpState* peer = PeerOf(qp, r)) peer->incoming_trouble = peer->failed_here = true;
       }
     }
+    // What a later call can still mend (a receive, a peer's state or right, a binding) may have an
+    // effect after all.
+    r.no_effect &= r.facts.receive != model::ReceiveFact::kNone &&
+                   r.facts.path == model::PathFact::kReachable &&
+                   r.facts.remote != model::RemoteFault::kNoQpRight &&
+                   !Is(r.rkey.object, ObjectKind::kMw);
     r.sure = sure;
     r.safe = safe;
   }
@@ -506,9 +512,7 @@ void Judge::Impl::Accept(QpState& qp, Request& staged) {
   if (!r.sure && r.safe) ++qp.waiting;
   if (!r.safe) {
     if (qp.first_unsure == 0) qp.first_unsure = r.id;
-    if (QpState* peer = PeerOf(qp, r); peer && model::IsReliable(qp.type)) {
-      peer->incoming_trouble = true;
-    }
+    if (QpState* peer = PeerOf(qp, r)) peer->incoming_trouble = true;
   }
   CqState& cq = cqs_[qp.send_cq];
   ++cq.possible;

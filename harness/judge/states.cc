@@ -10,10 +10,6 @@ namespace {
 
 using model::QpType;
 
-constexpr uint64_t kRemoteRights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                                   IBV_ACCESS_REMOTE_ATOMIC | kAccessFlushGlobal |
-                                   kAccessFlushPersistent;
-
 int Single(States states) {
   for (int s = IBV_QPS_RESET; s <= IBV_QPS_ERR; ++s) {
     if (states == StateBit(s)) return s;
@@ -137,12 +133,17 @@ void Judge::Impl::Connect(const Call& call, const Event& event) {
   auto connected = [&](QpState& qp, QpState* peer) {
     qp.changed = ++clock_;
     ++epoch_;
-    qp.access = kRemoteRights;
-    qp.qkey = kDefaultQkey;
-    qp.rnr_retry = qp.retry_cnt = 3;
-    qp.timeout = 14;
-    qp.max_rd_atomic = qp.max_dest_rd_atomic = 4;
-    if (qp.type != QpType::kUd && qp.type != QpType::kSrd) qp.path_mtu = 1024;
+    ModifyFacts facts;
+    facts.type = qp.type;
+    const ibv_qp_attr plain = PlainAttributes(facts);
+    qp.access = plain.qp_access_flags;
+    qp.qkey = plain.qkey;
+    qp.rnr_retry = plain.rnr_retry;
+    qp.retry_cnt = plain.retry_cnt;
+    qp.timeout = plain.timeout;
+    qp.max_rd_atomic = plain.max_rd_atomic;
+    qp.max_dest_rd_atomic = plain.max_dest_rd_atomic;
+    if (qp.type != QpType::kUd && qp.type != QpType::kSrd) qp.path_mtu = 128ull << plain.path_mtu;
     qp.peer = kNone;
     qp.peer_known = true;
     if (model::IsConnected(qp.type)) {
