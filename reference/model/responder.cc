@@ -349,7 +349,6 @@ void Responder::Perform(Exchange* x) {
     case Operation::kFlush:
       // All memory of the model is visible and as durable as it gets: nothing moves
       // (WR-DATA-016).
-      __atomic_thread_fence(__ATOMIC_SEQ_CST);
       if (x->remote != nullptr && length != 0 && Faulty(Fault::kFlushZeroesByte)) *x->remote = 0;
       break;
     case Operation::kLocalInv:
