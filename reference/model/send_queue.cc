@@ -8,9 +8,6 @@
 namespace qpexam::model {
 namespace {
 
-constexpr uint32_t kDefinedFlags =
-    IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE | IBV_SEND_IP_CSUM;
-
 uint64_t PowerOfTwo(uint64_t n) {
   uint64_t p = 1;
   while (p < n) p <<= 1;
