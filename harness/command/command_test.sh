@@ -75,7 +75,6 @@ assert report["providers"]["reference"]["counts"]["programs"] == 1
 END
 expect 0 'conforms$' "$qpexam" judge t
 expect 0 'conforms$' "$qpexam" judge t.json
-expect 0 'conforms$' "$qpexam" judge - < /dev/null || true
 cp t first; "$qpexam" run good.qpx --trace=t > /dev/null
 cmp -s first t || fail 'the same program gives two traces'
 
@@ -92,7 +91,7 @@ expect 0 '' "$qpexam" fmt --check formatted.qpx
 printf 'qp   a   rc\n' > ugly.qpx
 expect 1 'ugly.qpx: not formatted' "$qpexam" fmt --check ugly.qpx
 expect 0 '' "$qpexam" fmt --write ugly.qpx
-[ "$(cat ugly.qpx)" = 'qp a rc' ] || fail 'fmt --write left it as it was'
+grep -qx 'qp a rc' ugly.qpx || fail 'fmt --write left it as it was'
 expect 0 '^reference +[0-9.]+' "$qpexam" providers
 expect 0 '^faulty:[a-z]' "$qpexam" providers --all
 expect 0 '^unsignaled-refused +\(WR-SAMPLE-006\)' "$qpexam" variations

@@ -26,15 +26,16 @@ constexpr uint64_t kMostBytes = kMaxTextBytes + 1;
 
 std::atomic<bool> stop_requested{false};
 
-// A seed belongs to the group of the catalogue that its name begins with ("atom-failed-region.qpx");
-// what lies in another folder of the corpus, to that folder.
+// A seed belongs to the group of the catalogue that its name begins with
+// ("atom-failed-region.qpx"); what lies in another folder of the corpus, to that folder.
 std::string GroupOf(const fs::path& file, const fs::path& root) {
   const std::string folder = file.parent_path().lexically_relative(root).string();
   std::string stem = file.stem().string();
   // "01-manual-page": a number only puts it first.
   stem.erase(0, std::min(stem.find_first_not_of("0123456789-"), stem.size()));
   const size_t dash = stem.find('-');
-  if ((folder == "seeds" || folder == ".") && dash != std::string::npos) return stem.substr(0, dash);
+  if ((folder == "seeds" || folder == ".") && dash != std::string::npos)
+    return stem.substr(0, dash);
   return folder == "." || folder.empty() ? "-" : folder;
 }
 
@@ -139,7 +140,10 @@ std::string FindCorpus(const std::string& asked) {
   }
   for (const fs::path& place : places) {
     std::error_code ignored;
-    if (fs::is_directory(place, ignored)) return place.string();
+    if (!fs::is_directory(place, ignored)) continue;
+    // As one would type it from here, where that is shorter.
+    const std::string near = place.lexically_proximate(fs::current_path(ignored)).string();
+    return near.size() < place.string().size() ? near : place.string();
   }
   Say(asked.empty()
           ? "the corpus was not found; name its folder: --corpus=DIR"

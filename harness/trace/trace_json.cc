@@ -68,6 +68,9 @@ class JsonReader {
       if (auto error = ReadEvent(event)) return error;
       where_++;
     }
+    if (!IsWhole(trace))
+      return TraceError{0, "the trace ends early",
+                        "a whole one ends with the event \"end\", or has \"fatal\""};
     return std::nullopt;
   }
 

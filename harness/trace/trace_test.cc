@@ -166,19 +166,18 @@ TEST_P(Refuses, WithLineAndRemedy) {
 #define HEAD "qpexam-trace 1\nprovider reference 56.1\nprogram\n| settle\nevents\n"
 INSTANTIATE_TEST_SUITE_P(
     Traces, Refuses,
-    testing::Values(BadTrace{"Empty", "", 0, "empty"},
-                    BadTrace{"NoTrace", "hello\n", 1, "not a trace"},
-                    BadTrace{"BadProgram",
-                             "qpexam-trace 1\nprovider r 1\nprogram\n| settle\n| sette\nevents\n",
-                             5, "in the program"},
-                    BadTrace{"NoSuchCall", HEAD "@1\n", 6, "names no call"},
-                    BadTrace{"UnknownStatus", HEAD "@0\n  wc status=FINE\n", 7, "status=FINE"},
-                    BadTrace{"UnknownField", HEAD "@0\n  wc colour=1\n", 7, "colour=1"},
-                    BadTrace{"UnknownClause", HEAD "@0\n  lint WR-NONE-001\n", 7, "WR-NONE-001"},
-                    BadTrace{"OddBytes", HEAD "@0\n  mem mr=- offset=0 bytes=5\n", 7, "bytes=5"},
-                    BadTrace{"UnknownObject", HEAD "@0\n  state qp=zz\n", 7, "qp=zz"},
-                    BadTrace{"NotJson", "{", 0, "not JSON"},
-                    BadTrace{"OtherJson", "{\"schema\": \"x\"}", 0, "not a trace"}),
+    testing::Values(
+        BadTrace{"Empty", "", 0, "empty"}, BadTrace{"NoTrace", "hello\n", 1, "not a trace"},
+        BadTrace{"BadProgram", "qpexam-trace 1\nprovider r 1\nprogram\n| settle\n| sette\nevents\n",
+                 5, "in the program"},
+        BadTrace{"NoSuchCall", HEAD "@1\n", 6, "names no call"},
+        BadTrace{"UnknownStatus", HEAD "@0\n  wc status=FINE\n", 7, "status=FINE"},
+        BadTrace{"UnknownField", HEAD "@0\n  wc colour=1\n", 7, "colour=1"},
+        BadTrace{"UnknownClause", HEAD "@0\n  lint WR-NONE-001\n", 7, "WR-NONE-001"},
+        BadTrace{"OddBytes", HEAD "@0\n  mem mr=- offset=0 bytes=5\n", 7, "bytes=5"},
+        BadTrace{"UnknownObject", HEAD "@0\n  state qp=zz\n", 7, "qp=zz"},
+        BadTrace{"CutShort", HEAD "@0\n", 6, "ends early"}, BadTrace{"NotJson", "{", 0, "not JSON"},
+        BadTrace{"OtherJson", "{\"schema\": \"x\"}", 0, "not a trace"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

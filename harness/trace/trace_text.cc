@@ -105,6 +105,9 @@ class Reader {
       if (line_.empty()) continue;
       if (auto error = ReadLine()) return error;
     }
+    if (!IsWhole(trace()))
+      return Error("the trace ends early",
+                   "a whole one ends with @end, or with fatal where the run did not");
     return std::nullopt;
   }
 
@@ -292,6 +295,10 @@ std::string PrintTrace(const Program& program, const Trace& trace) {
   for (const Event& event : trace.events) AppendEvent(&out, program, trace, event);
   if (!trace.fatal.empty()) out += "fatal " + OneLine(trace.fatal) + "\n";
   return out;
+}
+
+bool IsWhole(const Trace& trace) {
+  return !trace.fatal.empty() || (!trace.events.empty() && trace.events.back().call == kEndOfRun);
 }
 
 std::optional<TraceError> ParseTrace(std::string_view text, TraceFile* file) {

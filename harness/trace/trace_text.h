@@ -51,6 +51,9 @@ std::string PrintEvent(const Program& program, const Trace& trace, const Event& 
 // One completion, "cq=a.send qp=a wr_id=1 status=SUCCESS opcode=RDMA_WRITE".
 std::string PrintCompletion(const Program& program, const SeenCompletion& completion);
 
+// Whether it tells of a run up to its end: what was cut short in a file is no observation.
+bool IsWhole(const Trace& trace);
+
 // Empty on success; `file` is then whole, otherwise unspecified.
 std::optional<TraceError> ParseTrace(std::string_view text, TraceFile* file);
 
