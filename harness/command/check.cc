@@ -2,12 +2,57 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "harness/command/commands.h"
 #include "harness/command/results.h"
 
 namespace qpexam {
 namespace {
+
+// What was found, once a clause: the Program with the fewest calls shows it, the others are
+// counted. A broken provider breaks one clause in a hundred Programs.
+std::string ExplainByClause(const std::vector<NamedProgram>& programs,
+                            const std::vector<RunResult>& results) {
+  struct Found {
+    size_t programs = 0;
+    const RunResult* shortest = nullptr;
+    const judge::Finding* finding = nullptr;
+  };
+  std::map<std::pair<judge::FindingKind, std::string>, Found> by_clause;
+  std::string out;
+  for (const RunResult& result : results) {
+    const NamedProgram& named = programs[result.index];
+    if (result.ended != Ended::kWell || !result.below.empty()) {
+      out += "\n" + ExplainResult(named, result);
+      continue;
+    }
+    std::set<std::string> counted;
+    for (const judge::Finding& finding : result.verdict.findings) {
+      // Undefined uses are what some of the corpus is about; known bugs are counted in the report.
+      if (finding.emulated || finding.kind == judge::FindingKind::kUndefined) continue;
+      Found& found = by_clause[{finding.kind, finding.clause}];
+      if (counted.insert(finding.clause).second) found.programs++;
+      if (!found.shortest ||
+          named.program.calls.size() < programs[found.shortest->index].program.calls.size()) {
+        found.shortest = &result;
+        found.finding = &finding;
+      }
+    }
+  }
+  for (const auto& [key, found] : by_clause) {
+    const NamedProgram& named = programs[found.shortest->index];
+    out += fmt::format("\n{}{}:\n", named.name,
+                       found.programs == 1 ? std::string()
+                                           : fmt::format(", the shortest of {} programs that show "
+                                                         "it",
+                                                         found.programs));
+    out += judge::Explain(*found.finding, named.program, LinesOf(named.name));
+    if (out.back() != '\n') out += '\n';
+  }
+  return out;
+}
 
 // What a reader can do next, which depends on what was found.
 std::string HowToGoOn(const Report& report, ExitStatus status) {
@@ -109,12 +154,7 @@ ExitStatus Check(const CheckArguments& arguments) {
       Print(fmt::format("variation {}: {} ({}x)\n", key.first, key.second, count));
     for (const ReportFinding& f : found.findings)
       if (f.kind == "unstable") Print(fmt::format("unstable: {}: {}\n", f.where, f.what));
-    for (const RunResult& result : results) {
-      // Undefined uses are what some of the corpus is about.
-      if (StatusOf(result) == kFine && !result.verdict.warnings && !result.verdict.undecided)
-        continue;
-      Print("\n" + ExplainResult(here[result.index], result));
-    }
+    Print(ExplainByClause(here, results));
     Print("\n");
     std::fflush(stdout);
   }

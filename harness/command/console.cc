@@ -191,17 +191,20 @@ ExitStatus LoadPrograms(const std::vector<std::string>& paths,
   return status;
 }
 
-std::vector<std::string> LinesOf(const std::string& path) {
+std::vector<std::string> SplitLines(std::string_view text) {
   std::vector<std::string> lines;
-  std::string text, why;
-  if (path == "-" || !ReadFile(path, &text, &why)) return lines;
-  for (size_t at = 0; at < text.size();) {
-    size_t end = text.find('\n', at);
-    if (end == std::string::npos) end = text.size();
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
   return lines;
+}
+
+std::vector<std::string> LinesOf(const std::string& path) {
+  std::string text, why;
+  if (path == "-" || !ReadFile(path, &text, &why)) return {};
+  return SplitLines(text);
 }
 
 Progress::Progress(std::string what, size_t total)

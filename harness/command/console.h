@@ -49,6 +49,7 @@ struct NamedProgram {
   std::string name;   // "corpus/seeds/rc/write.qpx"
   std::string group;  // "atom", "misuse": the line of the table it counts for
   Program program;
+  std::vector<std::string> lines;  // of its text, where it is in no file
 };
 // Parses files and, for folders, every *.qpx below. Says what is wrong with each that is not a
 // Program, and returns kUsage then; `programs` holds the good ones all the same.
@@ -58,6 +59,7 @@ std::string FindCorpus(const std::string& asked);
 
 // The text of a Program by line, for messages.
 std::vector<std::string> LinesOf(const std::string& path);
+std::vector<std::string> SplitLines(std::string_view text);
 
 // Progress on stderr, on a terminal alone; gone when it ends.
 class Progress {

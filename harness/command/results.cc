@@ -169,9 +169,11 @@ std::string ExplainResult(const NamedProgram& named, const RunResult& result) {
     out += fmt::format("{}: {}\n", Where(named, LineOf(named.program, result.fatal_call)),
                        result.fatal);
   }
-  if (!result.verdict.findings.empty())
-    out += fmt::format("{}:\n{}", named.name,
-                       judge::Explain(result.verdict, named.program, LinesOf(named.name)));
+  if (!result.verdict.findings.empty()) {
+    const std::vector<std::string> lines = named.lines.empty() ? LinesOf(named.name) : named.lines;
+    for (const judge::Finding& f : result.verdict.findings)
+      out += judge::Explain(f, named.program, lines);
+  }
   for (const SessionFinding& f : result.below) {
     out += fmt::format("{}: {}{}{}: {}\n", named.name, f.kind, f.clause.empty() ? "" : " ",
                        f.clause, f.what);

@@ -484,12 +484,6 @@ bool Executor::Impl::OpenQp(const Call& call, ObjectSlot* slot, Out out) {
   return true;
 }
 
-void Executor::Impl::NameQp(ObjectSlot* slot, ObjectId id) {
-  slot->qp.number = slot->qp.qp->qp_num;
-  ibv_context* context = contexts_[slot->context].context;
-  numbers_.push_back({context, slot->qp.number, id});
-}
-
 bool Executor::Impl::MakeAh(const Call& call, ObjectSlot* slot, Out out) {
   ibv_pd* pd = PdOf(call.pd, &slot->context);
   uint16_t target_index = 0;

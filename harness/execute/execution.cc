@@ -98,16 +98,19 @@ Executor::Impl::~Impl() { DropObjects(); }
 // What names mean.
 
 ObjectSlot* Executor::Impl::Slot(ObjectId id, ObjectKind kind) {
+  const auto lock = LockObjects();
   if (id >= slots_.size() || slots_[id].kind != kind) return nullptr;
   return &slots_[id];
 }
 
 ObjectSlot* Executor::Impl::Alive(ObjectId id, ObjectKind kind) {
+  const auto lock = LockObjects();
   ObjectSlot* slot = Slot(id, kind);
   return slot && slot->alive ? slot : nullptr;
 }
 
 CqState* Executor::Impl::CqOf(CqRef ref, uint16_t* context) {
+  const auto lock = LockObjects();
   if (ref.object >= slots_.size() || !slots_[ref.object].alive) return nullptr;
   ObjectSlot& slot = slots_[ref.object];
   *context = slot.context;
@@ -195,10 +198,8 @@ bool Executor::Impl::HostAddress(const MemRef& ref, uint64_t len, uint8_t** addr
 }
 
 ObjectId Executor::Impl::QpByNumber(ibv_context* context, uint32_t number) {
+  const auto lock = LockObjects();
   if (numbers_.size() > kFewQps && context) {
-    for (; indexed_ < numbers_.size(); indexed_++)
-      number_index_[IndexKey(numbers_[indexed_].context, numbers_[indexed_].number)] =
-          numbers_[indexed_].object;
     auto it = number_index_.find(IndexKey(context, number));
     return it == number_index_.end() ? kNoObject : it->second;
   }
@@ -213,7 +214,17 @@ ObjectId Executor::Impl::QpByNumber(ibv_context* context, uint32_t number) {
   return dead;
 }
 
+void Executor::Impl::NameQp(ObjectSlot* slot, ObjectId id) {
+  slot->qp.number = slot->qp.qp->qp_num;
+  numbers_.push_back({contexts_[slot->context].context, slot->qp.number, id});
+  if (numbers_.size() <= kFewQps) return;
+  // The first time, those before are entered as well.
+  for (size_t i = number_index_.empty() ? 0 : numbers_.size() - 1; i < numbers_.size(); i++)
+    number_index_[IndexKey(numbers_[i].context, numbers_[i].number)] = numbers_[i].object;
+}
+
 ObjectId Executor::Impl::KeyOwner(uint32_t rkey, uint8_t* inc) {
+  const auto lock = LockObjects();
   for (size_t i = slots_.size(); i-- > 0;) {
     const ObjectSlot& slot = slots_[i];
     if (!slot.made_by) continue;
@@ -237,6 +248,8 @@ ObjectId Executor::Impl::KeyOwner(uint32_t rkey, uint8_t* inc) {
 
 void Executor::Impl::Dispatch(const Call& call, uint32_t index, Scratch* scratch, Out out) {
   bool named = true;
+  std::unique_lock<std::recursive_mutex> lock;
+  if (call.kind <= CallKind::kResizeCq && call.kind != CallKind::kDestroy) lock = LockObjects();
   switch (call.kind) {
     case CallKind::kDevice:
     case CallKind::kPd:
@@ -550,7 +563,6 @@ void Executor::Impl::Run(const Program& program, const RunOptions& options, Trac
   made_.clear();
   numbers_.clear();
   number_index_.clear();
-  indexed_ = 0;
   deferred_.clear();
   spoilt_ = false;
   session_->BeginProgram(program.seed);

@@ -179,8 +179,7 @@ class Executor::Impl {
     ObjectId object;
   };
   std::vector<NamedQp> numbers_;
-  std::unordered_map<uint64_t, ObjectId> number_index_;  // once `numbers_` has grown long ...
-  size_t indexed_ = 0;                                   // ... of its first so many
+  std::unordered_map<uint64_t, ObjectId> number_index_;  // once `numbers_` has grown long
 
   // Calls held back because their thread waits for another one's region, in order.
   std::vector<uint32_t> deferred_;
@@ -188,9 +187,16 @@ class Executor::Impl {
   std::unique_ptr<Threads> threads_;
   bool parallel_ = false;
   std::mutex record_mutex_;
+  // Of the tables of objects, while threads run at once: the Program may make and free objects
+  // then.
+  mutable std::recursive_mutex objects_mutex_;
+  std::unique_lock<std::recursive_mutex> LockObjects() const {
+    return parallel_ ? std::unique_lock<std::recursive_mutex>(objects_mutex_)
+                     : std::unique_lock<std::recursive_mutex>();
+  }
   std::atomic<int> waiting_{0}, running_{0};
   // The Program did what recycling cannot undo: its objects are freed, not kept.
-  bool spoilt_ = false;
+  std::atomic<bool> spoilt_{false};
 
   // What is kept from Program to Program, free or in use by the present one. An entry without a
   // handle is free for reuse; slots remember the index of their entry.

@@ -120,11 +120,19 @@ int Executor::Impl::Free(ObjectSlot* slot) {
 }
 
 bool Executor::Impl::Destroy(const Call& call, Out out) {
-  if (call.object >= slots_.size()) return false;
-  ObjectSlot* slot = &slots_[call.object];
-  if (!slot->alive) return false;
+  ObjectSlot* slot = nullptr;
+  {
+    const auto lock = LockObjects();
+    if (call.object >= slots_.size() || !slots_[call.object].alive) return false;
+    slot = &slots_[call.object];
+    slot->alive = false;
+  }
+  // Without the lock: freeing may wait for what another thread has to do first.
   out.event->rc = Free(slot);
-  slot->alive = out.event->rc != 0;
+  if (out.event->rc != 0) {
+    const auto lock = LockObjects();
+    slot->alive = true;
+  }
   return true;
 }
 

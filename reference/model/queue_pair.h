@@ -26,7 +26,13 @@ class Device;
 class Fabric;
 
 // Losses and delays a Program asks for, consumed in order by the messages of one QP.
-enum class FaultPoint : uint8_t { kLoseRequest, kLoseAck, kDuplicateRequest, kRnr };
+enum class FaultPoint : uint8_t {
+  kLoseRequest,
+  kLoseAck,
+  kDuplicateRequest,
+  kRnr,
+  kPass,  // this message meets nothing: the way to a later one
+};
 
 enum class Signaling : uint8_t { kByFlag, kAll };  // sq_sig_all
 
