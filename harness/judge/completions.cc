@@ -280,7 +280,9 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
   } else {
     JudgeError(qp, r, wc);
     Retire(qp, r, wc.status == IBV_WC_WR_FLUSH_ERR ? Fate::kFlushed : Fate::kFailed);
-    if (!qp.flush_open || wc.status != IBV_WC_WR_FLUSH_ERR) qp.flushing_certain = true;
+    if (qp.flushing && (!qp.flush_open || wc.status != IBV_WC_WR_FLUSH_ERR)) {
+      qp.flushing_certain = true;
+    }
   }
   qp.head = match + 1;
   UpdateUnsure(qp);
@@ -408,12 +410,13 @@ void Judge::Impl::JudgeSuccess(QpState& qp, Request& r, const SeenCompletion& wc
 void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc) {
   const States flushed = StateBit(IBV_QPS_ERR) | StateBit(IBV_QPS_SQE);
   if (wc.status == IBV_WC_WR_FLUSH_ERR) {
-    const bool allowed = qp.flushing || (qp.states & flushed) || MayBeError(qp);
+    const bool recovered = r.posted < qp.recovered_at;
+    const bool allowed = qp.flushing || (qp.states & flushed) || MayBeError(qp) || recovered;
     if (!allowed) {
       Report("WR-COMP-003", NameOf(r) + " was flushed although nothing had failed", {"SUCCESS"},
              "WR_FLUSH_ERR");
     }
-    if (!qp.flushing) {
+    if (!qp.flushing && !recovered) {
       qp.flushing = true;
       if (model::IsReliable(qp.type)) {
         qp.states |= StateBit(IBV_QPS_ERR);
@@ -480,6 +483,10 @@ void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc) 
   if (qp.error_since == 0) qp.error_since = clock_;
   ++epoch_;
   qp.changed = ++clock_;
+  if (r.posted < qp.recovered_at) {
+    qp.states |= flushed;
+    return;
+  }
   qp.flushing = true;
   if (qp.type == QpType::kSrd) {
     qp.flushing = false;
@@ -494,10 +501,13 @@ void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc) 
   if (model::IsConnected(qp.type)) {
     if (QpState* peer = PeerOf(qp, r)) {
       bool keeps = !p.open, leaves = !p.open && p.set.count > 0;
-      for (const model::Outcome& o : p.set) {
-        if (o.completes && o.status == IBV_WC_SUCCESS) continue;
-        keeps &= o.responder_next == model::NextState::kKeep;
-        leaves &= o.responder_next == model::NextState::kErr;
+      const model::OutcomeSet before = model::RequestOutcomes(r.facts);
+      for (const model::OutcomeSet* set : {&p.set, &before}) {
+        for (const model::Outcome& o : *set) {
+          if (o.completes && o.status == IBV_WC_SUCCESS) continue;
+          keeps &= o.responder_next == model::NextState::kKeep;
+          leaves &= o.responder_next == model::NextState::kErr;
+        }
       }
       if (keeps) {
         peer->incoming_trouble = peer->failed_here;
@@ -622,6 +632,16 @@ bool Judge::Impl::Fits(const Request& r, const QpState& to, const SeenCompletion
 Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* ambiguous) {
   *ambiguous = false;
   const auto self = static_cast<Index>(&qp - qps_.begin());
+  // Of a sender that was reset or destroyed since.
+  for (size_t i = 0; i < qp.ghosts.size(); ++i) {
+    Request& r = Of(qp.ghosts[i]);
+    if (!Fits(r, qp, wc)) continue;
+    qp.ghosts.erase(qp.ghosts.begin() + static_cast<std::ptrdiff_t>(i));
+    r.delivered = true;
+    qp.recv_doubt = true;
+    *ambiguous = true;
+    return &r;
+  }
   Request* best = nullptr;     // fits
   Request* nearest = nullptr;  // would have been next
   QpState* from = nullptr;
@@ -869,7 +889,7 @@ void Judge::Impl::Deliver(QpState& qp, Receive& receive, const SeenCompletion& w
           MarkAny(s.block, s.offset + at, n - at, 0);
         } else {
           PutBytes(s.block, s.offset + at, payloads_.data() + message->payload + from,
-                   unknowns_.data() + message->payload + from, n - at);
+                   unknowns_.data() + message->payload + from, n - at, receive.posted);
         }
       }
     }

@@ -209,7 +209,7 @@ class Judge::Impl {
   void WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* bytes, const uint8_t* unknown,
                   uint64_t len, Request& r, bool local);
   void PutBytes(uint32_t block, uint64_t offset, const uint8_t* bytes, const uint8_t* unknown,
-                uint64_t len);
+                uint64_t len, Clock since);
   void MarkAny(uint32_t block, uint64_t offset, uint64_t len, RequestId writer_only);
   void Resolve(Cell& cell);
   void SawMemory(const Event& event);

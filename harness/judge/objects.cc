@@ -167,6 +167,7 @@ void Judge::Impl::MakeSrq(const Call& call, const Event& event) {
   srq.xrcd = call.xrcd;
   srq.cq = call.xrcd != kNoObject && Is(call.cq, ObjectKind::kCq) ? Find(call.cq) : kNone;
   srq.alive = true;
+  srq.leaky = false;
   srq.rq.Clear();
   srq.rq.limit = event.granted[0] ? event.granted[0] : static_cast<uint32_t>(call.n);
   srq.rq.max_sge = event.granted[1] ? event.granted[1] : static_cast<uint32_t>(call.sge_max);

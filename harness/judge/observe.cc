@@ -47,7 +47,7 @@ void Judge::Impl::Resolve(Cell& cell) {
   bool there = cell.writer == 0;
   if (!there) {
     const Request& w = Of(cell.writer);
-    there = cell.local ? w.fate == Fate::kDone : w.visible;
+    there = !w.maybe && (cell.local ? w.fate == Fate::kDone : w.visible);
   }
   if (there) {
     cell.old_count = 0;
@@ -170,6 +170,7 @@ void Judge::Impl::WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* byt
              AddValue(c, value, mask, any, &verdict_.leniency.cells_any);
              c.writer = r.id;
              c.local = local;
+             c.adds = false;
              if (fenced && !local) {
                if (c.fenced_at != 0 && c.fenced_qp != r.qp) c.touched = c.fenced_at;
                c.fenced_at = clock_;
@@ -183,7 +184,7 @@ void Judge::Impl::WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* byt
 
 // A receive completion put it there: visible from now on.
 void Judge::Impl::PutBytes(uint32_t block, uint64_t offset, const uint8_t* bytes,
-                           const uint8_t* unknown, uint64_t len) {
+                           const uint8_t* unknown, uint64_t len, Clock since) {
   ++clock_;
   ForCells(block, offset, len,
            [&](Cell& c, uint64_t index, unsigned from, unsigned to, uint64_t done) {
@@ -192,7 +193,10 @@ void Judge::Impl::PutBytes(uint32_t block, uint64_t offset, const uint8_t* bytes
              uint8_t any = 0;
              if (unknown) any = NonZeroBytes(LoadBytes(unknown + done, from, to - from));
              Resolve(c);
-             if (!c.definite() || c.receives) any |= NonZeroBytes(mask);  // others write there too
+             // Others write there too, or wrote there while the message may already have come.
+             if (!c.definite() || c.receives || c.touched > since || c.fenced_at > since) {
+               any |= NonZeroBytes(mask);
+             }
              SetValue(c, value, mask, any);
              if (c.definite()) c.writer = 0;
              c.touched = clock_;
@@ -338,7 +342,7 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
   if (atomic) {
     uint64_t old = 0;
     uint8_t old_any = 0xff;
-    if (r.placed && (r.offset & 7) == 0) {
+    if (r.placed && (r.offset & 7) == 0 && !r.no_effect) {
       Cell& c = memory_.At(r.block, r.offset >> 3);
       gathered_.Clear();
       GatherRange(r.block, r.offset, 8, r);
@@ -599,12 +603,12 @@ void Judge::Impl::WholeLook(bool settled) {
     if (!c.definite() && c.writer != 0) {
       const Request& w = Of(c.writer);
       if (settled && !c.open && !c.mixed) {
-        bool there = w.fate == Fate::kDone;
+        bool there = w.fate == Fate::kDone && !w.maybe;
         if (w.fate == Fate::kOutstanding) {
           QpState& qp = qps_[w.qp];
           if (w.id < qp.due_limit) {
             const Prospects prospects = ProspectsOf(w);
-            there = prospects.may_succeed && !prospects.may_fail && !prospects.may_stay;
+            there = !w.maybe && prospects.may_succeed && !prospects.may_fail && !prospects.may_stay;
           } else {
             pending = true;
           }
@@ -669,6 +673,7 @@ bool Judge::Impl::ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t byte
       }
       return false;
     };
+    if (c.receives && !qp.ghosts.empty()) return true;
     if (c.receives && qp.alive) {
       const auto self = static_cast<Index>(&qp - qps_.begin());
       bool any_message = false;

@@ -94,7 +94,14 @@ RemotePlace Judge::Impl::PlaceRemote(const Request& r, const QpState& qp,
   }
   const uint64_t len = atomic || r.op == Operation::kAtomicWrite ? 8 : r.length;
   place.placed = InArena(r.addr, len, &place.offset);
-  const Index pd = peer ? peer->pd : kNone;
+  Index pd = peer ? peer->pd : kNone;
+  bool pd_unsure = false;
+  if (peer && peer->type == QpType::kXrcRecv) {
+    // A target QP has no protection domain of its own: the SRQ's is the likeliest to count.
+    const Index s = Is(r.srqn.object, ObjectKind::kSrq) ? Find(r.srqn.object) : kNone;
+    pd = s == kNone ? kNone : srqs_[s].pd;
+    pd_unsure = true;
+  }
 
   if (Is(r.rkey.object, ObjectKind::kMw)) {
     const Index w = Find(r.rkey.object);
@@ -118,6 +125,7 @@ RemotePlace Judge::Impl::PlaceRemote(const Request& r, const QpState& qp,
       return place;
     }
     if (pd != kNone && mw.pd != pd) {
+      place.unsure |= pd_unsure;
       place.fault = RemoteFault::kWrongPd;
       return place;
     }
@@ -165,7 +173,9 @@ RemotePlace Judge::Impl::PlaceRemote(const Request& r, const QpState& qp,
     const MrState& mr = mrs_[m];
     place.changed = mr.changed;
     if (mr.unsure) place.unsure = true;
+    if (pd == kNone && pd_unsure) place.unsure = true;
     if (pd != kNone && mr.pd != pd) {
+      place.unsure |= pd_unsure;
       place.fault = RemoteFault::kWrongPd;
       return place;
     }
@@ -246,6 +256,9 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
       return ReceiveFact::kBadBuffer;
     }
     return ReceiveFact::kReady;
+  }
+  for (const SrqState& s : srqs_) {
+    if (&s.rq == rq && s.leaky) *open = true;
   }
   // Others may take what is there: sure only where there is enough for all that are on their way.
   uint64_t wanted = 1;

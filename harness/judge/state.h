@@ -128,6 +128,7 @@ struct SrqState {
   ObjectId id = kNoObject;
   Index pd = kNone, cq = kNone, xrcd = kNone;
   bool alive = false;
+  bool leaky = false;  // some of its receives may be gone unseen
   ReceiveQueue rq;
 };
 
@@ -264,7 +265,9 @@ struct QpState {
   bool failed_here = false;       // as responder
   bool error_asked = false;       // by ibv_modify_qp
   Clock error_since = 0;          // when the caller set it to ERR, or an error was seen
+  Clock recovered_at = 0;         // an unreliable one may have come back from SQE
   bool posted_in_error(Clock posted) const { return error_since != 0 && posted > error_since; }
+  std::vector<RequestId> ghosts;  // messages on their way here whose sender was reset
   std::vector<uint64_t> vanished_receives;                               // ids that a RESET removed
   bool refused_before = false, aborted_before = false, wrapped = false;  // to name the clause
   bool send_doubt = false, recv_doubt = false;  // duplicate ids: which one it was is unknown

@@ -54,6 +54,11 @@ void Judge::Impl::ResetQp(QpState& qp) {
   qp.outstanding = 0;
   qp.first_unsure = 0;
   qp.waiting = 0;
+  for (uint32_t i = qp.delivered; i < qp.messages.size(); ++i) {
+    const Request& r = Of(qp.messages[i]);
+    if (r.delivered) continue;
+    if (QpState* to = PeerOf(qp, r)) to->ghosts.push_back(r.id);
+  }
   qp.messages.clear();
   qp.delivered = 0;
   qp.flushing = qp.flushing_certain = qp.flush_open = qp.must_be_error = false;
@@ -61,13 +66,41 @@ void Judge::Impl::ResetQp(QpState& qp) {
   qp.send_doubt = qp.recv_doubt = false;
   qp.was_sqd = false;
   qp.error_since = 0;
+  qp.recovered_at = 0;
+  // A message may have filled a buffer before its receive was forgotten.
+  bool may_be_filled = !qp.ghosts.empty() || qp.recv_doubt || !qp.followed;
+  const auto self = static_cast<Index>(&qp - qps_.begin());
+  for (const QpState& sender : qps_) {
+    if (model::NeedsAddress(qp.type) ? sender.type == qp.type : sender.peer == self) {
+      may_be_filled |= sender.delivered < sender.messages.size();
+    }
+  }
   for (uint32_t i = qp.rq.head; i < qp.rq.posted.size(); ++i) {
     Receive& r = qp.rq.posted[i];
     if (r.done) continue;
     r.done = true;
     ReceiveRefs(r, -1);
+    if (may_be_filled) {
+      for (uint32_t s = 0; s < r.sge_count; ++s) {
+        const Sge& e = sges_[r.first_sge + s];
+        if (e.placed) MarkAny(e.block, e.offset, e.length, 0);
+      }
+    }
     qp.vanished_receives.push_back(r.wr_id);
   }
+  if (may_be_filled && qp.srq != kNone) {
+    // Messages may have taken receives whose completions went with the QP.
+    SrqState& srq = srqs_[qp.srq];
+    srq.leaky = true;
+    for (uint32_t i = srq.rq.head; i < srq.rq.posted.size(); ++i) {
+      const Receive& r = srq.rq.posted[i];
+      for (uint32_t s = 0; !r.done && s < r.sge_count; ++s) {
+        const Sge& e = sges_[r.first_sge + s];
+        if (e.placed) MarkAny(e.block, e.offset, e.length, 0);
+      }
+    }
+  }
+  qp.ghosts.clear();
   qp.rq.head = static_cast<uint32_t>(qp.rq.posted.size());
   qp.rq.outstanding = 0;
   qp.peer = kNone;
@@ -91,7 +124,8 @@ void Judge::Impl::EnterState(QpState& qp, ibv_qp_state state) {
       if (qp.error_since == 0) qp.error_since = clock_;
       break;
     case IBV_QPS_RTS:
-      if (before & StateBit(IBV_QPS_SQE)) {
+      if (!model::IsReliable(qp.type) && ((before & StateBit(IBV_QPS_SQE)) || qp.first_unsure)) {
+        qp.recovered_at = clock_;
         qp.flushing = qp.flushing_certain = qp.must_be_error = false;
         qp.error_since = 0;
       }
