@@ -2,6 +2,7 @@
 
 #include "reference/model/faults.h"
 #include "reference/provider/objects.h"
+#include "reference/provider/ticker.h"
 
 namespace qpexam::provider {
 
@@ -12,8 +13,14 @@ model::Qp& ModelOf(ibv_qp* qp) { return *Of(qp)->qp; }
 model::Cq& ModelOf(ibv_cq* cq) { return *Of(cq)->cq; }
 model::Srq& ModelOf(ibv_srq* srq) { return *Of(srq)->srq; }
 
-void SetManualClock() { Fabric().SetClockMode(model::ClockMode::kManual); }
-void SetAutomaticClock() { Fabric().SetClockMode(model::ClockMode::kAutomatic); }
+void SetManualClock() {
+  StopTicking();
+  Fabric().SetClockMode(model::ClockMode::kManual);
+}
+void SetAutomaticClock() {
+  Fabric().SetClockMode(model::ClockMode::kAutomatic);
+  GoOnTicking();
+}
 void Advance(model::Nanoseconds by) { Fabric().AdvanceBy(by.value); }
 void RunUntilIdle() { Fabric().RunUntilIdle(); }
 

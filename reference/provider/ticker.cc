@@ -23,22 +23,32 @@ class Ticker {
   void Add() {
     std::lock_guard<std::mutex> lock(mutex_);
     ++waits_;
-    if (!started_) {
-      started_ = true;
-      std::thread([this] { Run(); }).detach();
-    }
-    changed_.notify_one();
+    Wake();
   }
   void Remove() {
     std::lock_guard<std::mutex> lock(mutex_);
     --waits_;
   }
+  void SetTicking(bool ticking) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ticking_ = ticking;
+    Wake();
+  }
 
  private:
+  // Under the lock. No thread before there is something for it to do.
+  void Wake() {
+    if (!started_ && waits_ > 0 && ticking_) {
+      started_ = true;
+      std::thread([this] { Run(); }).detach();
+    }
+    changed_.notify_one();
+  }
+
   void Run() {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return waits_ > 0; });
+      changed_.wait(lock, [this] { return waits_ > 0 && ticking_; });
       lock.unlock();
       std::this_thread::sleep_for(kTick);
       Tick(model::Fabric::Process());
@@ -56,6 +66,7 @@ class Ticker {
   std::mutex mutex_;
   std::condition_variable changed_;
   int waits_ = 0;
+  bool ticking_ = true;
   bool started_ = false;
 };
 
@@ -63,5 +74,7 @@ class Ticker {
 
 void AddBlockingWait() { Ticker::Get().Add(); }
 void RemoveBlockingWait() { Ticker::Get().Remove(); }
+void StopTicking() { Ticker::Get().SetTicking(false); }
+void GoOnTicking() { Ticker::Get().SetTicking(true); }
 
 }  // namespace qpexam::provider

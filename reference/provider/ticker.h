@@ -14,6 +14,10 @@ void AddBlockingWait();
 // That wait cannot happen any more.
 void RemoveBlockingWait();
 
+// On the manual clock the thread sleeps for good: it takes no lock that a fork() could find taken.
+void StopTicking();
+void GoOnTicking();
+
 }  // namespace qpexam::provider
 
 #endif  // QPEXAM_REFERENCE_PROVIDER_TICKER_H_
