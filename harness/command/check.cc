@@ -20,15 +20,30 @@ std::string ExplainByClause(const std::vector<NamedProgram>& programs,
     const RunResult* shortest = nullptr;
     const judge::Finding* finding = nullptr;
   };
+  struct Below {
+    size_t programs = 0;
+    const RunResult* shortest = nullptr;
+    const SessionFinding* finding = nullptr;
+  };
   std::map<std::pair<judge::FindingKind, std::string>, Found> by_clause;
+  std::map<std::pair<std::string, std::string>, Below> by_seam;
   std::string out;
   for (const RunResult& result : results) {
     const NamedProgram& named = programs[result.index];
-    if (result.ended != Ended::kWell || !result.below.empty()) {
+    if (result.ended != Ended::kWell) {
       out += "\n" + ExplainResult(named, result);
       continue;
     }
     std::set<std::string> counted;
+    for (const SessionFinding& finding : result.below) {
+      Below& found = by_seam[{finding.kind, finding.clause}];
+      if (counted.insert(finding.kind + finding.clause).second) found.programs++;
+      if (!found.shortest ||
+          named.program.calls.size() < programs[found.shortest->index].program.calls.size()) {
+        found.shortest = &result;
+        found.finding = &finding;
+      }
+    }
     for (const judge::Finding& finding : result.verdict.findings) {
       // Undefined uses are what some of the corpus is about; known bugs are counted in the report.
       if (finding.emulated || finding.kind == judge::FindingKind::kUndefined) continue;
@@ -41,13 +56,21 @@ std::string ExplainByClause(const std::vector<NamedProgram>& programs,
       }
     }
   }
+  auto head = [&](size_t index, size_t count) {
+    return fmt::format("\n{}{}:\n", programs[index].name,
+                       count == 1
+                           ? std::string()
+                           : fmt::format(", the shortest of {} programs that show it", count));
+  };
+  for (const auto& [key, found] : by_seam) {
+    const SessionFinding& f = *found.finding;
+    out += head(found.shortest->index, found.programs) +
+           fmt::format("{}{}{}: {}\n", f.kind, f.clause.empty() ? "" : " ", f.clause, f.what);
+    if (!f.evidence.empty()) out += "  " + f.evidence + "\n";
+  }
   for (const auto& [key, found] : by_clause) {
     const NamedProgram& named = programs[found.shortest->index];
-    out += fmt::format("\n{}{}:\n", named.name,
-                       found.programs == 1 ? std::string()
-                                           : fmt::format(", the shortest of {} programs that show "
-                                                         "it",
-                                                         found.programs));
+    out += head(found.shortest->index, found.programs);
     out += judge::Explain(*found.finding, named.program, LinesOf(named.name));
     if (out.back() != '\n') out += '\n';
   }

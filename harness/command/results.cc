@@ -60,7 +60,7 @@ std::vector<std::string> Signature(const RunResult& result) {
   std::vector<std::string> all;
   if (Died(result)) all.push_back(std::string(KindWord(result.ended)));
   for (const judge::Finding& f : result.verdict.findings)
-    if (f.kind == judge::FindingKind::kViolation)
+    if (f.kind == judge::FindingKind::kViolation && !f.emulated)
       all.push_back(fmt::format("{} {}", f.clause, f.call));
   for (const SessionFinding& f : result.below) all.push_back(f.kind + " " + f.what);
   std::sort(all.begin(), all.end());
@@ -138,7 +138,12 @@ void AddResult(const NamedProgram& named, const RunResult& result, ProviderRepor
     counts.violation++;
     return;
   }
-  switch (verdict.result()) {
+  const Outcome outcome = OutcomeOf(verdict);
+  if (outcome.emulated) {
+    counts.emulated++;
+    return;
+  }
+  switch (outcome.result) {
     case judge::Result::kConforms:
       counts.conforms++;
       break;
@@ -157,9 +162,31 @@ void AddResult(const NamedProgram& named, const RunResult& result, ProviderRepor
   }
 }
 
+Outcome OutcomeOf(const judge::Verdict& verdict) {
+  uint32_t violations = 0, warnings = 0, undecided = 0;
+  Outcome outcome;
+  for (const judge::Finding& f : verdict.findings) {
+    outcome.emulated |= f.emulated;
+    if (f.emulated) continue;
+    violations += f.kind == judge::FindingKind::kViolation;
+    warnings += f.kind == judge::FindingKind::kWarning;
+    undecided += f.kind == judge::FindingKind::kUndecided;
+  }
+  outcome.result = violations                   ? judge::Result::kViolation
+                   : undecided                  ? judge::Result::kUndecided
+                   : warnings                   ? judge::Result::kWarning
+                   : verdict.variations.empty() ? judge::Result::kConforms
+                                                : judge::Result::kVariation;
+  outcome.emulated = outcome.emulated && (outcome.result == judge::Result::kConforms ||
+                                          outcome.result == judge::Result::kVariation);
+  return outcome;
+}
+
 ExitStatus StatusOf(const RunResult& result) {
   if (result.ended == Ended::kOurs) return kOurFailure;
-  if (Died(result) || result.verdict.violations || !result.below.empty()) return kFindings;
+  if (Died(result) || !result.below.empty() ||
+      OutcomeOf(result.verdict).result == judge::Result::kViolation)
+    return kFindings;
   return kFine;
 }
 

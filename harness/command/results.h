@@ -14,6 +14,14 @@ namespace qpexam {
 // Adds one result to the report of its provider.
 void AddResult(const NamedProgram& named, const RunResult& result, ProviderReport* report);
 
+// What a verdict comes to for this provider: findings on clauses that a hosted provider's library
+// does not decide count for nothing but the word "emulated".
+struct Outcome {
+  judge::Result result = judge::Result::kConforms;
+  bool emulated = false;  // nothing worse than findings that the emulation decided
+};
+Outcome OutcomeOf(const judge::Verdict& verdict);
+
 // The worst that a result means for the exit status.
 ExitStatus StatusOf(const RunResult& result);
 

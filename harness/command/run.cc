@@ -26,7 +26,8 @@ std::string OneLine(const RunResult& result) {
   if (result.ended != Ended::kWell) return result.fatal.substr(0, result.fatal.find('\n'));
   if (!result.below.empty()) return "violation";
   const judge::Verdict& verdict = result.verdict;
-  std::string line(judge::Name(verdict.result()));
+  const Outcome outcome = OutcomeOf(verdict);
+  std::string line(outcome.emulated ? "emulated" : judge::Name(outcome.result));
   if (verdict.undefined)
     line += fmt::format(", with {} undefined use{} by the program", verdict.undefined,
                         verdict.undefined == 1 ? "" : "s");
