@@ -31,7 +31,7 @@ void Cq::Push(const Completion& completion) {
   if (!taken) {
     if (overrun_) return;
     const size_t count = count_.load(std::memory_order_relaxed);
-    if (count >= static_cast<size_t>(capacity_)) {
+    if (count + leaked_ >= static_cast<size_t>(capacity_)) {
       // WR-COMP-012: the queue is unusable from now on.
       if (Faulty(Fault::kCqOverrunSilent)) return;
       overrun_ = true;
@@ -49,6 +49,11 @@ void Cq::Push(const Completion& completion) {
     size_t at = head_ + count;
     if (at >= ring_.size()) at -= ring_.size();
     ring_[at] = c;
+    if (__builtin_expect(FaultSwitch::on(), 0) && count != 0 && !c.is_receive &&
+        Faulty(Fault::kCompletionsReordered)) {
+      Completion& before = ring_[at == 0 ? ring_.size() - 1 : at - 1];
+      if (before.qp == c.qp && !before.is_receive) std::swap(before, ring_[at]);
+    }
     count_.store(count + 1, std::memory_order_release);
   }
   if (!armed_) return;
@@ -109,6 +114,7 @@ int Cq::Poll(Span<Completion> out) {
       result = -1;
     } else {
       while (n < out.size && Take(&out.data[n])) ++n;
+      if (n == 0 && Faulty(Fault::kEmptyPollDisarms)) armed_ = false;
       if (n == 0 && out.size != 0) {
         fabric.OnEmptyPoll();
         while (n < out.size && Take(&out.data[n])) ++n;
@@ -154,7 +160,9 @@ int Cq::NextPoll() {
     Completion lost;
     Take(&lost);
   }
-  return Take(&current_) ? 0 : ENOENT;
+  if (!Take(&current_)) return ENOENT;
+  if (Faulty(Fault::kBatchNotReleased)) ++leaked_;
+  return 0;
 }
 
 void Cq::EndPoll() {

@@ -77,6 +77,7 @@ class Cq {
   bool overrun_ = false;
   RegionLock poll_lock_;  // held from StartPoll to EndPoll
   Completion current_;
+  size_t leaked_ = 0;      // a library fault has not released these
   bool repeated_ = false;  // a library fault has delivered the head once
 };
 

@@ -70,6 +70,15 @@ Device::~Device() {
   for (Td* td : tds_) delete td;
 }
 
+bool Device::Covers(const void* address) const {
+  Lock lock(fabric_->mutex());
+  const auto* at = static_cast<const uint8_t*>(address);
+  for (const Mr* mr : mrs_) {
+    if (at >= mr->memory.data && at < mr->memory.data + mr->memory.size) return true;
+  }
+  return false;
+}
+
 Result<Td> Device::AllocTd() {
   Lock lock(fabric_->mutex());
   auto* td = new Td;
@@ -390,6 +399,7 @@ Status Device::CheckQpInit(const QpInit& init) const {
   }
   if (init.send_ops.has_value()) {
     const uint64_t ops = *init.send_ops;
+    if (xrc_recv && Faulty(Fault::kXrcRecvTakesOperations)) return {};
     if (xrc_recv) return {EINVAL, "WR-XRC-005", "an XRC_RECV QP has no send queue"};
     if ((ops & ~kAllSendOps) != 0 && !Faulty(Fault::kUnknownOpsIgnored)) {
       return {EINVAL, "WR-CREATE-002", "send_ops_flags has bits that are not defined"};
@@ -446,6 +456,10 @@ Result<Qp> Device::CreateQp(const QpInit& init) {
   if (made.send_ops.has_value() && Faulty(Fault::kUnsupportedOpsDropped)) {
     *made.send_ops &= ReferenceSendOps(made.type);
   }
+  if (made.send_ops.has_value() && (*made.send_ops & (*made.send_ops - 1)) != 0 &&
+      Faulty(Fault::kOneOperationOfSeveralMissing)) {
+    *made.send_ops &= *made.send_ops - 1;
+  }
   if (made.send_ops.has_value() && Faulty(Fault::kSigAllIgnoredWithOps)) {
     made.signaling = Signaling::kByFlag;
   }
@@ -486,6 +500,11 @@ Status Device::DestroyQp(Qp* qp) {
   if (qp->send_queue_->RegionOpen()) {
     fabric_->Report("WR-CRIT-012", "a QP is destroyed while a region on it is open", qp->number());
     return {EBUSY, "WR-CRIT-012", "a region on the QP is open"};
+  }
+  if (Faulty(Fault::kDestroyWithWindowsRefused)) {
+    for (const Mw* mw : mws_) {
+      if (mw->mr != nullptr && mw->qp_num == qp->number().value) return Busy("windows are bound");
+    }
   }
   if (qp->handles_ > 1) {
     --qp->handles_;

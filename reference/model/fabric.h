@@ -130,6 +130,9 @@ class Device {
 
   ~Device();
 
+  // Whether any region covers the address.
+  bool Covers(const void* address) const;
+
  private:
   friend class Fabric;
   friend class Requester;

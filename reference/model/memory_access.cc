@@ -28,6 +28,7 @@ LocalFault ResolveLocal(Fabric& fabric, const Pd* pd, const Sge& sge, LocalUse u
   }
   const Mr* mr = fabric.LkeyUnlocked(sge.lkey);
   if (mr == nullptr) return LocalFault::kUnknownKey;
+  if (mr->pd != pd && Faulty(Fault::kParentDomainIsAnotherPd)) return LocalFault::kWrongPd;
   if (mr->pd->Base() != pd->Base() && !Faulty(Fault::kLocalPdNotChecked)) {
     return LocalFault::kWrongPd;
   }
@@ -55,7 +56,9 @@ RemoteFault ResolveRemote(Fabric& fabric, const Qp& responder, const Pd* pd, con
     if (pd != nullptr && mr->pd->Base() != pd->Base() && !Faulty(Fault::kRemotePdNotChecked)) {
       return RemoteFault::kWrongPd;
     }
-    if ((mr->access & use.rights) != use.rights && !Faulty(Fault::kRemoteRightsNotChecked)) {
+    if ((mr->access & use.rights) != use.rights &&
+        !(responder.type() == QpType::kUc ? Faulty(Fault::kUcRightsNotChecked)
+                                          : Faulty(Fault::kRemoteRightsNotChecked))) {
       return RemoteFault::kNoRegionRight;
     }
     if (use.range == RemoteUse::Range::kWholeRegion) return RemoteFault::kNone;

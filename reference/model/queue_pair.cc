@@ -25,6 +25,10 @@ SendQueue::Shape ShapeOf(const Device& device, const QpInit& init) {
   shape.keeper = init.keeper;
   shape.locking = init.pd != nullptr && init.pd->td != nullptr ? RegionLocking::kThreadDomain
                                                                : RegionLocking::kLocked;
+  if (init.pd != nullptr && init.pd->parent_of != nullptr && init.pd->td == nullptr &&
+      Faulty(Fault::kParentDomainNotLocked)) {
+    shape.locking = RegionLocking::kThreadDomain;
+  }
   if (shape.locking == RegionLocking::kLocked && Faulty(Fault::kRegionNotLocked)) {
     shape.locking = RegionLocking::kThreadDomain;
   }
@@ -89,6 +93,15 @@ Status Qp::Modify(const ibv_qp_attr& attr, int mask) {
   }
   const Status values = CheckValues(attr, mask);
   if (!values.ok()) return values;
+  if (__builtin_expect(FaultSwitch::on(), 0) && (mask & IBV_QP_STATE) != 0) {
+    if (state_ == IBV_QPS_SQE && attr.qp_state == IBV_QPS_RTS && Faulty(Fault::kSqeIsFinal)) {
+      return {EINVAL, "WR-STATE-004", "a library fault"};
+    }
+    if (state_ == IBV_QPS_ERR && attr.qp_state == IBV_QPS_RESET &&
+        Faulty(Fault::kErrToResetRefused)) {
+      return {EINVAL, "WR-STATE-012", "a library fault"};
+    }
+  }
   if (check.may_refuse && (mask & IBV_QP_STATE) != 0 && attr.qp_state != state_ &&
       fabric_->Pick(ChoicePoint::kSqdRefused, 2) == 1) {
     return {EOPNOTSUPP, "WR-STATE-002", "this device refuses the transition"};

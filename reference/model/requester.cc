@@ -322,6 +322,11 @@ Requester::Step Requester::ExecuteConnected(Exchange* x) {
   }
 
   FindPeer(x);
+  if (__builtin_expect(FaultSwitch::on(), 0) && f.path == PathFact::kReachable) {
+    if (((qp.attr_.sq_psn + qp.send_queue_->done()) >> 24) != 0 && Faulty(Fault::kPsnWrapStalls)) {
+      f.path = PathFact::kLost;
+    }
+  }
   if (f.path == PathFact::kReachable && (expired || point == FaultPoint::kLoseRequest)) {
     f.path = PathFact::kLost;
   }
@@ -368,6 +373,9 @@ Requester::Step Requester::ExecuteConnected(Exchange* x) {
     if (no_receive && RetryReceive(x)) return Step::kWaits;
     if (no_path && !expired && RetryPath(x)) return Step::kWaits;
     if (__builtin_expect(FaultSwitch::on(), 0)) {
+      if (no_path && !outcome.completes && !f.timeout_disabled) {
+        outcome = Choose(RequestOutcomes(f));  // a fault has let a timeout of 0 expire
+      }
       if (f.local != LocalFault::kNone && Faulty(Fault::kLocalErrorSucceeds)) {
         outcome = Outcome{};
         outcome.effect = Effect::kNone;
@@ -392,6 +400,20 @@ Requester::Step Requester::ExecuteConnected(Exchange* x) {
     }
   }
 
+  if (__builtin_expect(FaultSwitch::on(), 0)) {
+    if (info.is_read_or_atomic && outcome.status == IBV_WC_SUCCESS &&
+        qp.send_queue_->posted() - qp.send_queue_->done() > qp.attr_.max_rd_atomic &&
+        Faulty(Fault::kReadLimitFails)) {
+      outcome = Outcome{};
+      outcome.status = IBV_WC_LOC_QP_OP_ERR;
+      outcome.effect = Effect::kNone;
+      outcome.requester_next = NextState::kErr;
+    }
+    if (!reliable && f.receive == ReceiveFact::kNone && Faulty(Fault::kUnreliableNoReceiveFails)) {
+      outcome.status = IBV_WC_RNR_RETRY_EXC_ERR;
+      outcome.requester_next = NextState::kSqeOrErr;
+    }
+  }
   const uint64_t byte_len = IsAtomic(f.op) ? 8 : f.length;
   if (f.path == PathFact::kReachable && x->responder != nullptr) {
     responder_.Apply(x, outcome);
@@ -552,7 +574,9 @@ Requester::Step Requester::ExecuteDatagram(Exchange* x) {
         if (std::memcmp(&member.gid, &dgid, sizeof dgid) == 0) Deliver(x, member.qp, {});
       }
     } else if (qpn != kMulticastQpn) {
-      Qp* to = fabric_->qps_.Find(qpn);
+      const bool wide =
+          (r.remote_qpn.value & ~0xffffffu) != 0 && Faulty(Fault::kWideQpnMisdelivers);
+      Qp* to = fabric_->qps_.Find(wide ? qpn + 1 : qpn);
       if (to != nullptr) Deliver(x, to, {});
     }
   }
@@ -593,6 +617,8 @@ Requester::Step Requester::ExecuteFrames(Exchange* x) {
     if (Faulty(Fault::kTsoMssOff) && mss > 1) --mss;
     frames = CutSegments({r.tso_header, r.tso_header_length}, {payload.data(), payload.size()}, mss,
                          checksums ? Checksums::kFilled : Checksums::kAsGiven);
+  } else if (x->local.size() > 1 && x->local[0].size < 14 && Faulty(Fault::kRawHeaderMustBeWhole)) {
+    // lost
   } else if (payload.size() >= 14) {  // shorter than an L2 header: not on the wire
     frames.push_back(std::move(payload));
     if (checksums) FillChecksums(&frames.back());
@@ -798,6 +824,15 @@ state:
       break;
     case NextState::kErr:
       if (!Faulty(Fault::kRequesterStaysAfterError)) qp.MoveTo(IBV_QPS_ERR);
+      if (Faulty(Fault::kErrorKillsCqNeighbours)) {
+        const auto others = qp.device_->qps_;
+        for (Qp* other : others) {
+          if (other != &qp && other != x->responder && other->state_ == IBV_QPS_RTS &&
+              other->init_.send_cq == qp.init_.send_cq) {
+            other->MoveTo(IBV_QPS_ERR);
+          }
+        }
+      }
       break;
     case NextState::kSqe:
     case NextState::kSqeOrErr:

@@ -77,7 +77,11 @@ void Responder::ExamineReceive(Exchange* x) {
   if (qp.type() == QpType::kXrcRecv) {
     // The SRQ that the request names, in the target's domain (WR-XRC-001, -004).
     SrqNum number = x->request->remote_srqn;
-    if (Faulty(Fault::kXrcIgnoresSrqn)) {
+    if (Faulty(Fault::kSrqnByteOrder)) {
+      number = SrqNum(__builtin_bswap32(number.value) >> 8);
+    }
+    if (x->request->op == Operation::kRdmaWriteWithImm ? Faulty(Fault::kXrcWriteImmIgnoresSrqn)
+                                                       : Faulty(Fault::kXrcIgnoresSrqn)) {
       for (Device* device : fabric_->DeviceList()) {
         for (Srq* any : device->srqs_) {
           if (any->type() == IBV_SRQT_XRC && any->number() < number) number = any->number();
@@ -107,8 +111,28 @@ void Responder::ExamineReceive(Exchange* x) {
     x->queue = &qp.recv_queue_;
     x->receive_pd = qp.init().pd;
   }
+  if (x->queue->empty() && qp.type() == QpType::kXrcRecv &&
+      Faulty(Fault::kXrcEmptySrqTakesAnother)) {
+    for (Device* device : fabric_->DeviceList()) {
+      for (Srq* other : device->srqs_) {
+        if (other->type() == IBV_SRQT_XRC && !other->queue_.empty() && x->queue->empty()) {
+          x->srq = other;
+          x->queue = &other->queue_;
+          x->receive_cq = other->cq();
+          x->receive_pd = other->pd();
+        }
+      }
+    }
+  }
   if (x->queue->empty()) {
     x->facts.receive = ReceiveFact::kNone;
+    if (x->request->op == Operation::kSendWithInv && Faulty(Fault::kRnrInvalidates)) {
+      Mw* mw = fabric_->WindowUnlocked(x->request->rkey);
+      if (mw != nullptr && mw->mr != nullptr) {
+        --mw->mr->bound_windows;
+        mw->mr = nullptr;
+      }
+    }
     return;
   }
   x->facts.receive = ReceiveFact::kReady;
@@ -119,7 +143,8 @@ void Responder::ExamineReceive(Exchange* x) {
   uint64_t room = 0;
   for (uint32_t i = 0; i < receive.num_sge; ++i) room += receive.sge[i].length;
   if (room < needed) {
-    if (!Faulty(Fault::kShortReceiveTruncates)) {
+    if (!(qp.type() == QpType::kUd ? Faulty(Fault::kUdShortReceiveTruncates)
+                                   : Faulty(Fault::kShortReceiveTruncates))) {
       x->facts.receive = ReceiveFact::kTooShort;
       return;
     }
@@ -177,9 +202,15 @@ void Responder::ExamineRemote(Exchange* x) {
   }
   if (eight) use.length = 8;
   x->facts.remote = ResolveRemote(*fabric_, qp, pd, use, &x->remote);
-  if (use.length == 0 && Faulty(Fault::kZeroLengthKeyChecked) &&
-      x->facts.remote != RemoteFault::kNone) {
+  if (x->facts.remote == RemoteFault::kNone) return;
+  if (use.length == 0 &&
+      (r.op == Operation::kRdmaWriteWithImm ? Faulty(Fault::kZeroLengthImmKeyChecked)
+                                            : Faulty(Fault::kZeroLengthKeyChecked))) {
     x->facts.length = 1;
+  }
+  if (flush ? Faulty(Fault::kFlushKeyNotChecked)
+            : r.op == Operation::kAtomicWrite && Faulty(Fault::kAtomicWriteKeyNotChecked)) {
+    x->facts.remote = RemoteFault::kNone;
   }
 }
 
@@ -221,6 +252,16 @@ void Responder::Apply(Exchange* x, const Outcome& outcome) {
   }
   if (outcome.consumes_receive && x->queue != nullptr && !x->queue->empty()) {
     CompleteReceive(x, outcome);
+  } else if (refused && r.op == Operation::kRdmaWriteWithImm && x->queue != nullptr &&
+             !x->queue->empty() && Faulty(Fault::kRefusedWriteImmIsReceived)) {
+    Outcome good = outcome;
+    good.receive_status = IBV_WC_SUCCESS;
+    CompleteReceive(x, good);
+  }
+  if (r.op == Operation::kRdmaWrite && qp->type() == QpType::kXrcRecv &&
+      Faulty(Fault::kXrcWriteTakesReceive)) {
+    Srq* srq = fabric_->srqs_.Find(r.remote_srqn.value);
+    if (srq != nullptr && !srq->queue_.empty()) srq->queue_.Pop();
   }
   if (outcome.responder_next == NextState::kErr && qp->state() != IBV_QPS_ERR &&
       !Faulty(Fault::kResponderStaysAfterNak)) {
@@ -290,6 +331,13 @@ void Responder::Perform(Exchange* x) {
           }
         }
         if (r.data == DataKind::kInline && Faulty(Fault::kInlineWriteLost)) break;
+        const SendQueue& sq = *x->requester->send_queue_;
+        const uint64_t next = sq.done() + 1;
+        if (next < sq.posted()) {
+          const Operation after = x->requester->send_queue_->At(next).op;
+          if (after == Operation::kFlush && Faulty(Fault::kFlushDropsWriteBefore)) break;
+          if (after == Operation::kSend && Faulty(Fault::kWriteBeforeSendLost)) break;
+        }
       }
       CopySegments(All(x->local), Only({x->remote, length}));
       break;
@@ -312,6 +360,13 @@ void Responder::Perform(Exchange* x) {
     case Operation::kAtomicFetchAndAdd: {
       if (x->remote == nullptr) break;
       uint64_t old = Load8(x->remote);
+      if (Faulty(Fault::kAtomicStaleAcrossQps)) {
+        // Each QP works on the value that it saw last.
+        if (stale_address_ == x->remote && stale_qp_ != x->requester) std::swap(old, stale_value_);
+        stale_address_ = x->remote;
+        stale_qp_ = x->requester;
+        stale_value_ = old;
+      }
       const bool add = r.op == Operation::kAtomicFetchAndAdd;
       if (add) {
         uint64_t sum = old + r.compare_or_add;  // modulo 2^64 (WR-DATA-011)
@@ -336,6 +391,11 @@ void Responder::Perform(Exchange* x) {
     }
     case Operation::kAtomicWrite: {
       if (x->remote == nullptr) break;
+      const uint64_t done = x->requester->send_queue_->done();
+      if (done != 0 && x->requester->send_queue_->At(done - 1).op == Operation::kFlush &&
+          Faulty(Fault::kAtomicWriteAfterFlushLost)) {
+        break;
+      }
       uint64_t value;
       std::memcpy(&value, r.atomic_write, sizeof value);  // memory bytes (WR-DATA-023)
       if (Faulty(Fault::kAtomicWriteSwapped)) value = __builtin_bswap64(value);

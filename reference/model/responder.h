@@ -29,6 +29,10 @@ class Responder {
   void AfterConsuming(Srq* srq);
 
   Fabric* const fabric_;
+  // What the fault atomic-stale-across-qps remembers.
+  const uint8_t* stale_address_ = nullptr;
+  const Qp* stale_qp_ = nullptr;
+  uint64_t stale_value_ = 0;
 };
 
 }  // namespace qpexam::model

@@ -161,6 +161,7 @@ int SendQueue::Complete() {
     return EINVAL;
   }
   if ((need_ & ~kExactlyEight) != 0) CheckLastIsWhole("WR-SET-003");
+  if (__builtin_expect(FaultSwitch::on(), 0) && staged_ != 0) MisbuildStaged();
   int err = error_;
   if (err == 0 && staged_ != 0) {
     err = Publish();
@@ -205,6 +206,13 @@ void SendQueue::Abort() {
       if (Faulty(Fault::kAbortLeaksCapacity)) freed_.fetch_sub(1);
     }
     if (error_ != 0 && Faulty(Fault::kAbortKeepsError)) sticky_error_ = error_;
+    if (staged_ == 0 && Faulty(Fault::kEmptyAbortPoisons)) sticky_error_ = EINVAL;
+    if (staged_ != 0 && Faulty(Fault::kAbortDropsNextPost)) drop_next_post_ = true;
+    if (Faulty(Fault::kAbortKeepsLock)) {
+      staged_ = 0;
+      error_ = 0;
+      return;
+    }
   }
   EndRegion();
 }
@@ -218,6 +226,9 @@ int SendQueue::Publish() {
     case IBV_QPS_INIT:
     case IBV_QPS_RTR:  // WR-STATE-001
       if (Faulty(Fault::kPostBeforeRtsQueued)) break;
+      if (Faulty(Fault::kRefusedRegionRunsInRts)) {
+        posted_.store(posted() + staged_, std::memory_order_release);
+      }
       return EINVAL;
     case IBV_QPS_ERR:
       if (trap_ && fabric.Pick(ChoicePoint::kPostInErr, 2) == 1) return EINVAL;
@@ -237,9 +248,74 @@ int SendQueue::Publish() {
   const uint64_t from = posted();
   posted_.store(from + staged, std::memory_order_release);
   Refer(from, from + staged);
+  if (__builtin_expect(FaultSwitch::on(), 0)) {
+    last_region_id_ = At(from + staged - 1).wr_id;
+    if (shape_.locking == RegionLocking::kThreadDomain && staged == 1 &&
+        Faulty(Fault::kThreadDomainLosesDoorbell)) {
+      return 0;  // stays in the ring until something else is posted
+    }
+  }
   fabric.Activity();
   fabric.Advance(*qp_);
   return 0;
+}
+
+// What a library fault makes of a region before it is posted.
+void SendQueue::MisbuildStaged() {
+  const uint64_t from = posted();
+  for (uint64_t at = from; at != from + staged_; ++at) {
+    SendRequest& r = At(at);
+    const bool wrapped = at > mask_;
+    if (wrapped && (at & mask_) == mask_ && Faulty(Fault::kWrapEmptiesLastSlot)) {
+      r.num_sge = 0;
+      r.inline_length = 0;
+    }
+    if (wrapped && (at & mask_) == 0 && Faulty(Fault::kWrapKeepsWrId)) {
+      r.wr_id = At(at - 1).wr_id;
+    }
+    if (r.op == Operation::kSendWithInv && Faulty(Fault::kSendInvBecomesSend)) {
+      r.op = Operation::kSend;
+    }
+    if ((r.op == Operation::kBindMw || r.op == Operation::kLocalInv) &&
+        Faulty(Fault::kBindNeedsSetter)) {
+      Fail(EINVAL);
+    }
+    if ((r.op == Operation::kFlush || r.op == Operation::kAtomicWrite) &&
+        Faulty(Fault::kFlushNeedsSetter)) {
+      Fail(EINVAL);
+    }
+  }
+}
+
+// A write that lands while its region is still open.
+void SendQueue::LeakEffect(const SendRequest& r) {
+  if (r.op != Operation::kRdmaWrite) return;
+  Fabric& fabric = qp_->fabric();
+  std::lock_guard<std::recursive_mutex> lock(fabric.mutex());
+  const Mr* to = fabric.RkeyUnlocked(r.rkey);
+  const Mr* from =
+      r.data == DataKind::kSge && r.num_sge != 0 ? fabric.LkeyUnlocked(r.sge[0].lkey) : nullptr;
+  const uint8_t* source = r.data == DataKind::kInline                      ? r.inline_data
+                          : from != nullptr && r.sge[0].addr == from->iova ? from->memory.data
+                                                                           : nullptr;
+  if (to == nullptr || source == nullptr || r.remote_addr.value < to->iova ||
+      r.remote_addr.value - to->iova >= to->memory.size) {
+    return;
+  }
+  to->memory.data[r.remote_addr.value - to->iova] = source[0];
+}
+
+// Units of max_send_wr that are in use; one a request.
+uint64_t SendQueue::SlotsInUse(uint64_t until) const {
+  const uint64_t freed = freed_.load(std::memory_order_acquire);
+  uint64_t used = until - freed;
+  if (__builtin_expect(FaultSwitch::on(), 0) && Faulty(Fault::kLongInlineTakesTwoSlots)) {
+    for (uint64_t at = freed; at != until; ++at) {
+      const SendRequest& r = slots_[at & mask_];
+      if (r.data == DataKind::kInline && r.inline_length > 32) ++used;
+    }
+  }
+  return used;
 }
 
 // An address handle may not end while a request names it (WR-UD-008): count.
@@ -288,7 +364,7 @@ SendRequest* SendQueue::BeginSlow(Operation op, WrId id, uint32_t flags) {
     return nullptr;
   }
   const uint64_t position = posted() + staged_;
-  const uint64_t used = position - freed_.load(std::memory_order_acquire);
+  const uint64_t used = SlotsInUse(position);
   if (used >= shape_.max_wr) {
     if (Faulty(Fault::kFullQueueOverwrites) && used > mask_) {
       Stage(position - 1, op, id, flags, need);  // writes over a request that was posted
@@ -341,6 +417,12 @@ void SendQueue::Tso(WrId id, uint32_t flags, const void* header, uint16_t header
                     uint16_t mss) {
   SendRequest* r = Begin(Operation::kTso, id, flags);
   if (r == nullptr) return;
+  if (header_length > shape_.max_tso_header && Faulty(Fault::kBadTsoDroppedSilently)) {
+    --staged_;
+    need_ = 0;
+    current_ = nullptr;
+    return;
+  }
   if (header_length > shape_.max_tso_header && !Faulty(Fault::kTsoHeaderClipped)) {
     Fail(EINVAL);  // WR-DATA-027
     return;
@@ -400,7 +482,10 @@ bool SendQueue::SetterMisused(Need takes, const char* setter) {
     return true;
   }
   if (error_ != 0) return true;  // WR-SET-012
-  if (current_ == nullptr && Faulty(Fault::kFullQueueDropsSilently)) return true;
+  if (current_ == nullptr &&
+      (Faulty(Fault::kFullQueueDropsSilently) || Faulty(Fault::kBadTsoDroppedSilently))) {
+    return true;
+  }
   if (staged_ == 0) {
     Lint("WR-SET-011", "a setter before any builder of the region");
     Fail(EINVAL);
@@ -437,7 +522,9 @@ bool SendQueue::SetterMisused(Need takes, const char* setter) {
 void SendQueue::SetSgeList(size_t num_sge, const ibv_sge* list) {
   if (__builtin_expect((need_ & kTakesSge) == 0 || trap_ || !InRegion() || num_sge > shape_.max_sge,
                        0)) {
+    in_list_setter_ = true;
     SetSgeListSlow(num_sge, list);
+    in_list_setter_ = false;
     return;
   }
   SendRequest* r = current_;
@@ -452,6 +539,11 @@ void SendQueue::SetSgeList(size_t num_sge, const ibv_sge* list) {
 
 void SendQueue::SetSgeListSlow(size_t num_sge, const ibv_sge* list) {
   if (SetterMisused(kTakesSge, "set_sge")) return;
+  if (num_sge == 1 && list[0].length == 0 && Faulty(Fault::kZeroLengthRefused)) {
+    Fail(EINVAL);
+    return;
+  }
+  if (num_sge == 1 && in_list_setter_ && Faulty(Fault::kListOfOneIsEmpty)) num_sge = 0;
   if (num_sge == 1 && shape_.max_sge == 0 && list[0].length == 0) num_sge = 0;  // WR-SGE-004
   if (num_sge > shape_.max_sge) {
     if (Faulty(Fault::kSgeListClipped)) {
@@ -489,6 +581,7 @@ void SendQueue::SetSgeListSlow(size_t num_sge, const ibv_sge* list) {
     if (error_ != 0) return;
   }
   need_ &= ~kData;
+  if (Faulty(Fault::kEffectBeforeComplete)) LeakEffect(*r);
 }
 
 void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
@@ -496,16 +589,24 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
   // Each length is compared before it is added, so that no sum wraps (WR-INL-006).
   SendRequest* r = current_;
   if (Faulty(Fault::kSetterHitsFirstOfRegion)) r = &At(posted());
+  if ((r->flags & IBV_SEND_INLINE) == 0 && Faulty(Fault::kInlineNeedsFlag)) {
+    Fail(EINVAL);
+    return;
+  }
   uint64_t total = 0;
   for (size_t i = 0; i < num_buf; ++i) {
     uint64_t length = list[i].length;
     if (length > shape_.max_inline - total) {
-      if (Faulty(Fault::kInlineTruncated)) {
+      if (i == 0 ? Faulty(Fault::kInlineTruncated) : Faulty(Fault::kInlineSumNotChecked)) {
         length = shape_.max_inline - total;
       } else {
         Fail(EINVAL);  // WR-INL-005
         return;
       }
+    }
+    if (length != 0 && Faulty(Fault::kInlineNeedsRegion) && !qp_->device().Covers(list[i].addr)) {
+      Fail(EINVAL);
+      return;
     }
     if (length != 0) std::memcpy(r->inline_data + total, list[i].addr, length);  // WR-INL-001
     total += length;
@@ -520,6 +621,7 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
   r->inline_length = total;
   if (total > 1 && Faulty(Fault::kInlineLastByteLost)) r->inline_data[total - 1] = 0;
   need_ &= ~kData;
+  if (total != 0 && Faulty(Fault::kEffectBeforeComplete)) LeakEffect(*r);
 }
 
 void SendQueue::SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey) {
@@ -535,6 +637,9 @@ void SendQueue::SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey) {
     remote_qpn = first.remote_qpn;
     remote_qkey = first.remote_qkey;
   }
+  if (current_->data != DataKind::kUnset && Faulty(Fault::kQpSetterAfterDataLost)) {
+    remote_qpn = QpNum(0);
+  }
   current_->ah = ah;
   current_->remote_qpn = remote_qpn;
   current_->remote_qkey = remote_qkey;
@@ -544,6 +649,9 @@ void SendQueue::SetXrcSrqn(SrqNum srqn) {
   if (SetterMisused(kXrcSrqn, "set_xrc_srqn")) return;
   need_ &= ~kXrcSrqn;
   if (Faulty(Fault::kSrqnOfRegionsFirst) && staged_ > 1) srqn = At(posted()).remote_srqn;
+  if (current_->data != DataKind::kUnset && Faulty(Fault::kQpSetterAfterDataLost)) {
+    srqn = SrqNum(0);
+  }
   current_->remote_srqn = srqn;
 }
 
@@ -593,6 +701,15 @@ Status SendQueue::PostOne(const SendRequest& request, Span<const ibv_sge> list) 
     default:
       break;
   }
+  if (__builtin_expect(FaultSwitch::on(), 0)) {
+    if (drop_next_post_ && Faulty(Fault::kAbortDropsNextPost)) {
+      drop_next_post_ = false;
+      return {};
+    }
+    if (shape_.send_ops != 0 && Faulty(Fault::kPostSendRefusedWithOps)) {
+      return {EOPNOTSUPP, "WR-MIX-003", "a library fault"};
+    }
+  }
   if (position - freed_.load(std::memory_order_acquire) >= shape_.max_wr) {
     return {ENOMEM, "WR-CAP-002", "the send queue is full"};
   }
@@ -617,6 +734,9 @@ Status SendQueue::PostOne(const SendRequest& request, Span<const ibv_sge> list) 
   const bool inlined = (request.flags & IBV_SEND_INLINE) != 0 && takes_data;
   if (inlined && info.data != DataRule::kSgeOrInline) {
     return {EINVAL, "WR-INL-003", "this operation takes no inline data"};
+  }
+  if (takes_data && !inlined && list.size > shape_.max_sge && Faulty(Fault::kBadPostSendExecuted)) {
+    PostOne(request, {list.data, shape_.max_sge});
   }
   if (takes_data && !inlined && list.size > shape_.max_sge) {
     return {EINVAL, "WR-SGE-003", "more SGEs than max_send_sge"};
@@ -652,6 +772,12 @@ Status SendQueue::PostOne(const SendRequest& request, Span<const ibv_sge> list) 
   slot.sge = sge;
   slot.inline_data = inline_data;
   slot.tso_header = tso_header;
+  if (__builtin_expect(FaultSwitch::on(), 0)) {
+    if (Faulty(Fault::kPostSendImmSwapped)) slot.imm = __builtin_bswap32(slot.imm);
+    if (Faulty(Fault::kPostSendKeepsRegionsWrId) && last_region_id_.value != 0) {
+      slot.wr_id = last_region_id_;
+    }
+  }
   slot.num_sge = 0;
   slot.inline_length = 0;
   slot.data = inlined ? DataKind::kInline : DataKind::kSge;
@@ -751,6 +877,7 @@ void SendQueue::Free(uint64_t position) {
   if (__builtin_expect(FaultSwitch::on(), 0)) {
     if (Faulty(Fault::kPollFreesOneSlot)) position = freed_.load() + 1;
     if (Faulty(Fault::kPollFreesNothing)) return;
+    if (shape_.max_wr == 1 && Faulty(Fault::kDepthOneStaysFull)) return;
   }
   if (position > freed_.load(std::memory_order_relaxed)) {
     freed_.store(position, std::memory_order_release);

@@ -226,6 +226,9 @@ class SendQueue {
   bool TakesFlags(Operation op, uint32_t flags);
   Status CheckShape(Operation op, size_t num_sge, Span<const ibv_sge> list);
   void Refer(uint64_t from, uint64_t to);
+  void MisbuildStaged();  // library faults of complete
+  void LeakEffect(const SendRequest& request);
+  uint64_t SlotsInUse(uint64_t until) const;
   void Fail(int err);
   void Lint(const char* clause, const char* what);
   void EndRegion();
@@ -250,6 +253,9 @@ class SendQueue {
   SendRequest* current_ = nullptr;
   // What a library fault lets survive the region.
   int sticky_error_ = 0;
+  bool drop_next_post_ = false;
+  bool in_list_setter_ = false;
+  WrId last_region_id_;
   std::array<Need, kOperationCount> need_of_{};
   std::array<uint32_t, kOperationCount> flags_taken_{};
 
