@@ -223,6 +223,17 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
     if (qp.flushing && !good) break;
   }
   if (match == ~0u) match = weak;
+  if (!good && match != ~0u && !Of(qp.sent[match]).signaled) {
+    // With the same id further on it may have been another one that failed.
+    for (uint32_t i = match + 1; i < qp.sent.size(); ++i) {
+      const Request& r = Of(qp.sent[i]);
+      if (r.wr_id == wc.wr_id) {
+        qp.send_doubt = true;
+        break;
+      }
+      if (r.signaled) break;
+    }
+  }
   const bool lossy = qp.send_doubt || cqs_[qp.send_cq].may_overrun;
   if (match == ~0u) {
     // Later in the queue?
@@ -676,10 +687,15 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
           best = &r;
           from = &sender;
         }
-        if (!by_address) break;
+        if (in_order) break;
         if (fitting > 1) break;
       }
       if (in_order) break;
+      // What was sent before may have been dropped; this one must have come.
+      if (!by_address && options_.provider != Provider::kDevice && r.sure && !r.maybe &&
+          r.facts.receive == model::ReceiveFact::kReady && r.epoch == epoch_) {
+        break;
+      }
     }
     if (fitting > 1) break;
   }

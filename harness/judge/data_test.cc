@@ -450,6 +450,50 @@ end
          {{"mem dst 0 5a*8", "mem dst 0 5b*8", "WR-COMP-003"}}});
 }
 
+TEST(Data, Overlap) {
+  Check({"a WRITE over its own source may leave anything there, and nothing elsewhere",
+         R"(@rc
+store src+0 bytes=0102030405060708
+start a
+rdma_write a wr_id=1 flags=SIGNALED addr=src+4
+set_sge a addr=src+0 len=8
+complete a
+settle
+=> mem src 0 010203040102030405060708
+poll a.send
+=> wc a 1 SUCCESS RDMA_WRITE
+end
+)",
+         {{"010203040102030405060708", "010203040102030401020304", ""},
+          {"010203040102030405060708", "020203040102030405060708", "WR-DATA-005"},
+          {"010203040102030405060708", "01020304010203040506070899", "WR-DATA-005"}}});
+}
+
+TEST(Data, DroppedDatagram) {
+  Check({"UC: which of two equal messages was dropped is not known",
+         R"(@uc
+store src+8 fill=7 len=8
+start a
+send a wr_id=1 flags=SIGNALED
+set_sge a addr=src+0 len=8
+complete a
+settle
+recv b wr_id=9 sge=dst+0:8
+start a
+send a wr_id=2 flags=SIGNALED
+set_sge a addr=src+8 len=8
+complete a
+poll b.recv
+=> wc b 9 SUCCESS RECV len=8
+=> mem dst 0 07*8
+poll a.send expect=2
+=> wc a 1 SUCCESS SEND
+=> wc a 2 SUCCESS SEND
+end
+)",
+         {{"=> wc b 9 SUCCESS RECV len=8", "=> wc b 9 SUCCESS RECV len=7", "WR-COMP-008"}}});
+}
+
 TEST(Data, SecondHandle) {
   Check({"closing a second handle of a QP leaves the QP",
          R"(@xrc

@@ -316,6 +316,23 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
   r.placed = remote.placed;
   r.block = remote.block;
   r.offset = remote.offset;
+  // A request that reads what it writes has no defined result.
+  bool tangled = false;
+  if (r.data == Data::kSge) {
+    const uint64_t span = atomic ? 8 : r.length;
+    for (uint32_t i = 0; i < r.sge_count && !tangled; ++i) {
+      const Sge& s = sges_[r.first_sge + i];
+      uint64_t at = 0;
+      if (!InArena(s.addr, s.length, &at)) continue;
+      tangled |= r.placed && at < r.offset + span && r.offset < at + s.length;
+      for (uint32_t k = 0; info.is_read_or_atomic && k < i; ++k) {
+        const Sge& other = sges_[r.first_sge + k];
+        uint64_t there = 0;
+        if (!InArena(other.addr, other.length, &there)) continue;
+        tangled |= at < there + other.length && there < at + s.length;
+      }
+    }
+  }
   const bool hopeless = r.no_effect && !WritesLocally(r.op);
   if (r.op == Operation::kRdmaRead) {
     gathered_.Clear();
@@ -326,6 +343,7 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
       gathered_.MarkUnknown(0, gathered_.bytes.size());
     }
     if (r.length > 0 && gathered_.bytes.empty()) return;
+    if (tangled) gathered_.MarkUnknown(0, gathered_.bytes.size());
     uint64_t done = 0;
     for (uint32_t i = 0; i < r.sge_count; ++i) {
       const Sge& s = sges_[r.first_sge + i];
@@ -350,13 +368,13 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
       old_any =
           gathered_.unknown.empty() ? 0 : NonZeroBytes(LoadBytes(gathered_.unknown.data(), 0, 8));
       uint64_t next;
+      if (tangled) old_any = 0xff;
       uint8_t next_any = old_any ? 0xff : 0;
       bool adds = false;
       if (r.op == Operation::kAtomicFetchAndAdd) {
         next = c.value + r.compare_or_add;
         // Sums do not depend on the order of additions (S19, S31).
-        const bool only_adds =
-            c.any == 0 && !c.open && !c.receives && (c.definite() || (c.adds && !c.local));
+        const bool only_adds = !tangled && c.any == 0 && !c.open && !c.receives && (c.definite() || (c.adds && !c.local));
         if (only_adds) next_any = 0;
         adds = only_adds;
       } else {
@@ -397,6 +415,7 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
     WriteOnWay(r.block, r.offset, payloads_.data() + r.payload, unknowns_.data() + r.payload,
                r.length, r, false);
   } else if (known) {
+    if (tangled) gathered_.MarkUnknown(0, gathered_.bytes.size());
     WriteOnWay(r.block, r.offset, gathered_.bytes.data(),
                gathered_.unknown.empty() ? nullptr : gathered_.unknown.data(), r.length, r, false);
   } else {
@@ -582,15 +601,17 @@ void Judge::Impl::SawBytes(const Event& event, const SeenMemory& m) {
 void Judge::Impl::WholeLook(bool settled) {
   std::vector<Memory::Place>& places = memory_.touched();
   // Whether something that is still outstanding may write later.
-  bool at_rest = settled;
+  bool at_rest = settled, all_sure = settled;
   if (settled) {
     for (QpState& qp : qps_) {
       if (!qp.alive) continue;
       if (qp.outstanding == 0) continue;
       qp.due_limit = DueUpTo(qp);
-      for (uint32_t i = qp.head; i < qp.sent.size() && at_rest; ++i) {
+      for (uint32_t i = qp.head; i < qp.sent.size() && (at_rest || all_sure); ++i) {
         const Request& r = Of(qp.sent[i]);
-        if (r.fate == Fate::kOutstanding && r.in_effect && r.id >= qp.due_limit) at_rest = false;
+        if (r.fate != Fate::kOutstanding || !r.in_effect) continue;
+        at_rest &= r.id < qp.due_limit;
+        all_sure &= r.sure && r.epoch == epoch_ && !r.maybe;
       }
     }
   }
@@ -620,7 +641,7 @@ void Judge::Impl::WholeLook(bool settled) {
           c.old_count = 0;
           c.any_old = false;
         }
-      } else if (c.mixed && at_rest && c.adds && !c.open) {
+      } else if (c.mixed && at_rest && all_sure && c.adds && !c.open) {
         c.old_count = 0;
         c.any_old = c.mixed = false;
       }
