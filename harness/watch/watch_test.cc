@@ -71,7 +71,7 @@ Program Parse(const std::string& text) {
   return parsed.program;
 }
 
-std::vector<RunResult> Run(const std::string& provider, const std::vector<Program>& programs,
+std::vector<RunResult> RunOn(const std::string& provider, const std::vector<Program>& programs,
                            WatchOptions options = {}) {
   options.stall = std::chrono::milliseconds(300);
   ProviderInfo info;
@@ -92,7 +92,7 @@ TEST(Watch, ProgramsThatRunWellGiveOneResultEachInOrder) {
   std::vector<Program> programs(20, WithSeed(1));
   WatchOptions options;
   options.want_trace = true;
-  std::vector<RunResult> results = Run("reference", programs, options);
+  std::vector<RunResult> results = RunOn("reference", programs, options);
   ASSERT_EQ(results.size(), 20u);
   for (size_t i = 0; i < results.size(); i++) {
     EXPECT_EQ(results[i].index, i);
@@ -105,7 +105,7 @@ TEST(Watch, EachEndIsToldApartAndTheRestRuns) {
   std::vector<Program> programs;
   for (uint64_t seed : {uint64_t{1}, kSegfault, uint64_t{2}, kHang, kExit, kReport, uint64_t{3}})
     programs.push_back(WithSeed(seed));
-  std::vector<RunResult> results = Run("troubled:one", programs);
+  std::vector<RunResult> results = RunOn("troubled:one", programs);
   ASSERT_EQ(results.size(), programs.size());
   EXPECT_EQ(results[0].ended, Ended::kWell);
   EXPECT_EQ(results[1].ended, Ended::kCrash);
