@@ -52,6 +52,7 @@ bool NothingWrong(const RequestFacts& f) {
 void Requester::Advance(Qp& qp) {
   if (qp.advancing_) return;  // re-entered from a sink, a pump or a state change: the loop goes on
   qp.advancing_ = true;
+  if (__builtin_expect(late_qp_ == &qp, 0)) BindLate(qp);
   SendQueue& sq = *qp.send_queue_;
   while (sq.done() != sq.posted()) {
     if (qp.state_ == IBV_QPS_SQD && sq.done() >= qp.sqd_limit_ &&
@@ -219,7 +220,9 @@ Requester::Step Requester::ExecuteIn(Exchange* x, Qp& qp, SendRequest& request) 
       Finish(x, flush, 0);
     }
   } else if (!f.cell_supported) {
-    Finish(x, Choose(RequestOutcomes(f)), 0);
+    Outcome outcome = Choose(RequestOutcomes(f));
+    if (Faulty(Fault::kUnsupportedSucceeds)) outcome = Outcome{};
+    Finish(x, outcome, 0);
   } else if (!LeavesRequester(request.op)) {
     step = ExecuteLocal(x);
   } else {
@@ -726,6 +729,15 @@ void Requester::BindWindow(Exchange* x) {
   }
 }
 
+void Requester::BindLate(Qp& qp) {
+  late_qp_ = nullptr;
+  if (late_life_ != qp.life_) return;
+  Exchange x;
+  Prepare(&x, qp, late_bind_);
+  ExamineWindow(&x);
+  if (x.facts.window == RequestFacts::Window::kFine) BindWindow(&x);
+}
+
 void Requester::InvalidateWindow(Exchange* x) {
   Mw* mw = x->window;
   if (mw == nullptr || mw->mr == nullptr || Faulty(Fault::kLocalInvWithoutEffect)) return;
@@ -738,7 +750,15 @@ Requester::Step Requester::ExecuteLocal(Exchange* x) {
   const bool bind = x->request->op == Operation::kBindMw;
   Outcome outcome = Choose(RequestOutcomes(x->facts));
   if (outcome.status == IBV_WC_SUCCESS && outcome.effect == Effect::kWhole) {
-    bind ? BindWindow(x) : InvalidateWindow(x);
+    if (!bind) {
+      InvalidateWindow(x);
+    } else if (Faulty(Fault::kBindTakesEffectLate)) {
+      late_qp_ = x->requester;
+      late_life_ = x->requester->life();
+      late_bind_ = *x->request;
+    } else {
+      BindWindow(x);
+    }
   } else if (Faulty(Fault::kFailedBindKeepsQp)) {
     outcome.requester_next = NextState::kKeep;
   }

@@ -45,6 +45,7 @@ class Requester {
   void FindPeer(Exchange* x);
   void ExamineWindow(Exchange* x);
   void BindWindow(Exchange* x);
+  void BindLate(Qp& qp);
   void InvalidateWindow(Exchange* x);
   const Outcome& Choose(const OutcomeSet& set);
   // Another try is due later; or false: the retries are used up.
@@ -61,6 +62,10 @@ class Requester {
   bool exchange_used_ = false;
   std::unordered_map<const Qp*, Passed> passing_;  // while the passed request is not done
   std::unordered_map<const Qp*, Passed> passed_;
+  // A bind that the fault bind-takes-effect-late holds back.
+  Qp* late_qp_ = nullptr;
+  uint64_t late_life_ = 0;
+  SendRequest late_bind_;
 };
 
 }  // namespace qpexam::model

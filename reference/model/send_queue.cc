@@ -14,6 +14,9 @@ uint64_t PowerOfTwo(uint64_t n) {
   return p;
 }
 
+// The queue whose region failed last, for the fault error-leaks-to-other-qp.
+std::atomic<const SendQueue*> failed_last{nullptr};
+
 bool IsAtomic(Operation op) {
   return op == Operation::kAtomicCmpAndSwp || op == Operation::kAtomicFetchAndAdd;
 }
@@ -161,7 +164,13 @@ int SendQueue::Complete() {
     return EINVAL;
   }
   if ((need_ & ~kExactlyEight) != 0) CheckLastIsWhole("WR-SET-003");
-  if (__builtin_expect(FaultSwitch::on(), 0) && staged_ != 0) MisbuildStaged();
+  if (__builtin_expect(FaultSwitch::on(), 0) && staged_ != 0) {
+    MisbuildStaged();
+    if (Faulty(Fault::kErrorLeaksToOtherQp)) {
+      const SendQueue* failed = failed_last.exchange(error_ != 0 ? this : nullptr);
+      if (failed != nullptr && failed != this) Fail(EINVAL);
+    }
+  }
   int err = error_;
   if (err == 0 && staged_ != 0) {
     err = Publish();
@@ -407,6 +416,10 @@ void SendQueue::BindMw(WrId id, uint32_t flags, const Bind& bind) {
   r->bind_addr = bind.addr;
   r->bind_length = bind.length;
   r->bind_access = bind.access;
+  if (Faulty(Fault::kTypeTwoBindRefused)) {
+    Fail(EINVAL);
+    return;
+  }
   if (bind.call == BindCall::kWorkRequest && bind.mw != nullptr && bind.mw->type == IBV_MW_TYPE_1) {
     Lint("WR-MW-001", "ibv_wr_bind_mw() of a type 1 window");
     Fail(EINVAL);
@@ -716,7 +729,8 @@ Status SendQueue::PostOne(const SendRequest& request, Span<const ibv_sge> list) 
   if (!info.has_send_wr) {
     return {EINVAL, "WR-MIX-005", "struct ibv_send_wr cannot express this operation"};
   }
-  if (((info.reference_types | info.optional_types) & MaskOf(shape_.type)) == 0) {
+  if (((info.reference_types | info.optional_types) & MaskOf(shape_.type)) == 0 &&
+      !Faulty(Fault::kUnsupportedSucceeds)) {
     return {EINVAL, "WR-RESP-012", "the QP type does not carry this operation"};
   }
   if (!TakesFlags(request.op, request.flags)) {

@@ -87,7 +87,9 @@ __be32 ReadImmData(ibv_cq_ex* ex) {
   const Completion& c = Current(ex);
   return (c.wc_flags & IBV_WC_WITH_INV) != 0 ? c.invalidated.value : c.imm;
 }
-uint32_t ReadQpNum(ibv_cq_ex* ex) { return Current(ex).qp_num.value; }
+uint32_t ReadQpNum(ibv_cq_ex* ex) {
+  return model::Faulty(model::Fault::kQpNumReaderGivesZero) ? 0 : Current(ex).qp_num.value;
+}
 uint32_t ReadSrcQp(ibv_cq_ex* ex) { return Current(ex).src_qp; }
 unsigned ReadWcFlags(ibv_cq_ex* ex) { return Current(ex).wc_flags; }
 uint32_t ReadSlid(ibv_cq_ex* ex) { return Current(ex).slid; }
@@ -174,7 +176,8 @@ int DestroyCq(ibv_cq* verbs) {
   if (cq->channel != nullptr)
     cq->completion_events -= cq->channel->Purge(reinterpret_cast<uint64_t>(cq));
   pthread_mutex_lock(&verbs->mutex);
-  while (verbs->comp_events_completed != cq->completion_events)
+  while (verbs->comp_events_completed != cq->completion_events &&
+         !model::Faulty(model::Fault::kDestroyCqDoesNotWait))
     pthread_cond_wait(&verbs->cond, &verbs->mutex);
   pthread_mutex_unlock(&verbs->mutex);
   FinishAsyncEvents(verbs->context, verbs, cq->async_events, verbs->mutex, verbs->cond,

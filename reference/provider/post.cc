@@ -96,6 +96,10 @@ int PostOne(Qp* qp, const ibv_send_wr& wr) {
   const std::optional<Operation> op = OperationOf(wr.opcode);
   if (!op.has_value() || wr.num_sge < 0) return EINVAL;
   const SendRequest request = Translate(wr, *op, qp->verbs.qp.qp_type);
+  if (model::Faulty(model::Fault::kPostSendWritesMembers)) {
+    qp->verbs.qp_ex.wr_id = wr.wr_id;
+    qp->verbs.qp_ex.wr_flags = wr.send_flags;
+  }
   return qp->send_queue->PostOne(request, {wr.sg_list, static_cast<size_t>(wr.num_sge)}).err;
 }
 

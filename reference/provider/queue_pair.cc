@@ -46,7 +46,10 @@ int Translate(const ibv_qp_init_attr_ex& attr, model::QpInit* init) {
   init->cap = attr.cap;
   init->signaling = attr.sq_sig_all != 0 ? model::Signaling::kAll : model::Signaling::kByFlag;
   // WR-CREATE-005: the flags count only where the mask says so.
-  if (Has(attr, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) init->send_ops = attr.send_ops_flags;
+  if (Has(attr, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
+      (Has(attr, IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
+       model::Faulty(model::Fault::kOpsCountWithoutMaskBit)))
+    init->send_ops = attr.send_ops_flags;
   if (Has(attr, IBV_QP_INIT_ATTR_MAX_TSO_HEADER)) init->max_tso_header = attr.max_tso_header;
   return 0;
 }
@@ -108,7 +111,8 @@ ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   }
   if (init.send_ops.has_value()) {
     SetWorkRequestFunctions(&qp->verbs.qp_ex);
-    qp->verbs.comp_mask |= VERBS_QP_EX;  // ibv_qp_to_qp_ex() asks this (WR-ABI-001, -006)
+    if (!model::Faulty(model::Fault::kNoExtendedQp))
+      qp->verbs.comp_mask |= VERBS_QP_EX;  // ibv_qp_to_qp_ex() asks this (WR-ABI-001, -006)
   }
   attr->cap = made.value->init().cap;  // WR-CREATE-003
   return &verbs;

@@ -18,7 +18,11 @@ inline WrId Id(const ibv_qp_ex* qp) { return WrId(qp->wr_id); }
 // --- The region ----------------------------------------------------------------------------------
 
 void Start(ibv_qp_ex* qp) { Sq(qp).Start(); }
-int Complete(ibv_qp_ex* qp) { return Sq(qp).Complete(); }
+int Complete(ibv_qp_ex* qp) {
+  const int err = Sq(qp).Complete();
+  if (model::Faulty(model::Fault::kCompleteClearsFlags)) qp->wr_flags = 0;
+  return err;
+}
 void Abort(ibv_qp_ex* qp) { Sq(qp).Abort(); }
 
 // --- Builders ------------------------------------------------------------------------------------
