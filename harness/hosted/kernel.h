@@ -58,9 +58,10 @@ class SeamObserver {
   virtual void OnReceive(const Queue& queue, const DecodedReceive& decoded) = 0;
   // A CQE was written.
   virtual void OnCompletion(const CqFacts& cq, const NativeCompletion& completion) = 0;
-  // The QP goes to RESET, or ends; the CQ ends.
+  // The QP goes to RESET, or ends; the SRQ, the CQ ends.
   virtual void OnQpReset(const QpFacts& qp) = 0;
   virtual void OnQpEnds(const QpFacts& qp) = 0;
+  virtual void OnSrqEnds(const SrqFacts& srq) = 0;
   virtual void OnCqEnds(const CqFacts& cq) = 0;
   // Anything else that no correct provider does: kind as in the report ("wqe", "kernel").
   virtual void OnMisuse(std::string_view kind, const std::string& what) = 0;

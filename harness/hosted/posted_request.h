@@ -18,6 +18,8 @@ struct PostedRequest {
   model::Operation op{};
   uint64_t wr_id = 0;
   uint32_t flags = 0;  // ibv_send_flags, without INLINE
+  // IBV_SEND_INLINE was in wr_flags: a provider should ignore it there (WR-SAMPLE-007).
+  bool inline_flag = false;
   __be32 imm = 0;
   uint32_t rkey = 0;  // remote key, key to invalidate, or the window's new key
   uint64_t remote_addr = 0;

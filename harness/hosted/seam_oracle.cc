@@ -6,6 +6,7 @@
 #include <cassert>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <type_traits>
 #include <unordered_map>
@@ -38,28 +39,34 @@ struct PostedReceive {
   std::vector<model::Sge> sge;
 };
 
-// The wr_ids of entries of one work queue, for devices whose CQEs do not carry them.
-class EntryIds {
+// What was posted into the entries of one work queue, as far as a completion names it: some devices
+// never see it.
+class Entries {
  public:
-  void Add(uint32_t entry, uint64_t wr_id) { ids_.push_back({entry, wr_id}); }
-  // The id of an entry, which is then forgotten; of a send queue with all before it.
-  bool Take(uint32_t entry, bool in_order, uint64_t* wr_id) {
-    auto it = std::find_if(ids_.begin(), ids_.end(),
-                           [entry](const auto& id) { return id.first == entry; });
-    if (it == ids_.end()) return false;
-    *wr_id = it->second;
-    ids_.erase(in_order ? ids_.begin() : it, it + 1);
-    return true;
+  struct Entry {
+    uint32_t index;
+    uint64_t wr_id;
+    std::optional<Operation> op;  // of a send
+  };
+  void Add(const Entry& entry) { entries_.push_back(entry); }
+  // The entry, which is then forgotten; of a send queue with all before it.
+  std::optional<Entry> Take(uint32_t index, bool in_order) {
+    auto it = std::find_if(entries_.begin(), entries_.end(),
+                           [index](const Entry& e) { return e.index == index; });
+    if (it == entries_.end()) return std::nullopt;
+    Entry entry = *it;
+    entries_.erase(in_order ? entries_.begin() : it, it + 1);
+    return entry;
   }
-  void Clear() { ids_.clear(); }
+  void Clear() { entries_.clear(); }
 
  private:
-  std::deque<std::pair<uint32_t, uint64_t>> ids_;
+  std::deque<Entry> entries_;
 };
 
 struct WatchedQueue {
   std::deque<PostedReceive> posted;
-  EntryIds ids;
+  Entries entries;
 };
 
 struct WatchedQp {
@@ -67,7 +74,7 @@ struct WatchedQp {
   std::vector<PostedRequest> region;
   size_t region_count = 0;
   std::vector<Posting*> postings;
-  EntryIds send_ids;
+  Entries send_entries;
   WatchedQueue receive;
 
   PostedRequest* Last() { return region_count > 0 ? &region[region_count - 1] : nullptr; }
@@ -881,7 +888,7 @@ void SeamOracle::OnSend(const QpFacts& qp, Visibility, const DecodedSend& decode
     return;
   }
   ++impl_->requests;
-  w.send_ids.Add(qp.sq.next, posted->wr_id);
+  w.send_entries.Add({qp.sq.next, posted->wr_id, posted->op});
   std::vector<Difference> differences = Compare(*posted, qp, decoded);
   if (differences.empty() && decoded.complaints.empty()) return;
   std::string text = Describe(*posted) + ": ";
@@ -911,7 +918,7 @@ void SeamOracle::OnReceive(const Queue& queue, const DecodedReceive& decoded) {
   PostedReceive posted = std::move(w.posted.front());
   w.posted.pop_front();
   ++impl_->requests;
-  w.ids.Add(queue.next, posted.wr_id);
+  w.entries.Add({queue.next, posted.wr_id, std::nullopt});
   std::string text;
   for (const std::string& complaint : decoded.complaints) text += complaint + "; ";
   if (decoded.carries_wr_id && decoded.wr_id != posted.wr_id) text += "wr_id differs; ";
@@ -941,23 +948,25 @@ void SeamOracle::OnCompletion(const CqFacts& cq, const NativeCompletion& native)
   written.completion = native.completion;
   const Queue& queue = *native.work_queue;
   const void* object = reinterpret_cast<const void*>(queue.library_object);
-  EntryIds* ids = nullptr;
+  Entries* entries = nullptr;
   switch (queue.kind) {
     case Queue::Kind::kSend:
-      ids = &impl_->QpLocked(object)->send_ids;
+      entries = &impl_->QpLocked(object)->send_entries;
       break;
     case Queue::Kind::kReceive:
-      ids = &impl_->QpLocked(object)->receive.ids;
+      entries = &impl_->QpLocked(object)->receive.entries;
       break;
     case Queue::Kind::kShared:
-      ids = &impl_->srqs[object].ids;
+      entries = &impl_->srqs[object].entries;
       break;
     case Queue::Kind::kCompletion:
       break;
   }
-  uint64_t wr_id = 0;
-  if (ids != nullptr && ids->Take(native.entry, queue.kind == Queue::Kind::kSend, &wr_id)) {
-    written.completion.wr_id = model::WrId(wr_id);
+  if (entries != nullptr) {
+    if (auto entry = entries->Take(native.entry, queue.kind == Queue::Kind::kSend)) {
+      written.completion.wr_id = model::WrId(entry->wr_id);
+      if (entry->op) written.completion.opcode = model::Info(*entry->op).send_wc_opcode;
+    }
   }
   w.written.push_back(written);
 }
@@ -965,8 +974,8 @@ void SeamOracle::OnCompletion(const CqFacts& cq, const NativeCompletion& native)
 void SeamOracle::OnQpReset(const QpFacts& qp) {
   std::lock_guard<std::mutex> lock(impl_->mutex);
   WatchedQp& w = *impl_->QpLocked(reinterpret_cast<const void*>(qp.sq.library_object));
-  w.send_ids.Clear();
-  w.receive.ids.Clear();
+  w.send_entries.Clear();
+  w.receive.entries.Clear();
   w.receive.posted.clear();
   for (auto& [object, cq] : impl_->cqs) {
     for (WrittenCqe& written : cq->written) {
@@ -979,6 +988,11 @@ void SeamOracle::OnQpEnds(const QpFacts& qp) {
   OnQpReset(qp);
   std::lock_guard<std::mutex> lock(impl_->mutex);
   impl_->qps.erase(reinterpret_cast<const void*>(qp.sq.library_object));
+}
+
+void SeamOracle::OnSrqEnds(const SrqFacts& srq) {
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->srqs.erase(reinterpret_cast<const void*>(srq.queue.library_object));
 }
 
 void SeamOracle::OnCqEnds(const CqFacts& cq) {

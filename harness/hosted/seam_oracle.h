@@ -49,6 +49,7 @@ class SeamOracle : public SeamObserver {
   void OnCompletion(const CqFacts& cq, const NativeCompletion& completion) override;
   void OnQpReset(const QpFacts& qp) override;
   void OnQpEnds(const QpFacts& qp) override;
+  void OnSrqEnds(const SrqFacts& srq) override;
   void OnCqEnds(const CqFacts& cq) override;
   void OnMisuse(std::string_view kind, const std::string& what) override;
 

@@ -295,6 +295,7 @@ void KernelImpl::DestroyQp(HostedQp& qp) {
 
 void KernelImpl::DestroySrq(HostedSrq& srq) {
   Context& context = *srq.context;
+  if (observer != nullptr) observer->OnSrqEnds(srq.facts);
   context.engine->DestroySrq(srq.srq);
   ReleaseMemory(context, srq);
   context.srqs.Remove(srq.handle);

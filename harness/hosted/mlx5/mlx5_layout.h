@@ -72,6 +72,7 @@ enum {
   kMlx5MkeyLength = 24,
   kMlx5MkeySize = 64,
   kMlx5KlmMkey = 4,
+  kMlx5KlmAddress = 8,
 };
 enum {
   kMlx5MkeyIsFree = 1 << 6,

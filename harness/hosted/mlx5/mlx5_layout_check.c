@@ -33,6 +33,7 @@ AT(mlx5_wqe_mkey_context_seg, start_addr, kMlx5MkeyStart);
 AT(mlx5_wqe_mkey_context_seg, len, kMlx5MkeyLength);
 static_assert(sizeof(struct mlx5_wqe_mkey_context_seg) == kMlx5MkeySize, "mkey");
 AT(mlx5_wqe_umr_klm_seg, mkey, kMlx5KlmMkey);
+AT(mlx5_wqe_umr_klm_seg, address, kMlx5KlmAddress);
 AT(mlx5_wqe_srq_next_seg, next_wqe_index, kMlx5SrqNextIndex);
 static_assert(sizeof(struct mlx5_wqe_srq_next_seg) == kMlx5SrqNextSize, "srq");
 AT(mlx5_cqe64, slid, kMlx5CqeSlid);

@@ -381,7 +381,10 @@ bool Mlx5Model::DecodeUmr(const uint8_t* segments, uint32_t size, DecodedSend* o
   }
   if (size < kMlx5UmrSize + kMlx5MkeySize + kMlx5DataSize) return false;
   r.op = Operation::kBindMw;
-  r.bind_addr = GetBe64(mkey, kMlx5MkeyStart);
+  // The region's part is the translation entry; the window's addresses begin at 0 or there.
+  const uint8_t* entry = mkey + kMlx5MkeySize;
+  r.bind_addr = GetBe64(entry, kMlx5KlmAddress);
+  if (GetBe64(mkey, kMlx5MkeyStart) != r.bind_addr) r.bind_access |= IBV_ACCESS_ZERO_BASED;
   r.bind_length = GetBe64(mkey, kMlx5MkeyLength);
   r.bind_rkey = model::Rkey((key & ~0xffu) | (GetBe32(mkey, kMlx5MkeyQpnMkey) & 0xff));
   const uint8_t access = mkey[kMlx5MkeyAccess];
@@ -389,7 +392,7 @@ bool Mlx5Model::DecodeUmr(const uint8_t* segments, uint32_t size, DecodedSend* o
   if (access & kMlx5AccessRemoteRead) r.bind_access |= IBV_ACCESS_REMOTE_READ;
   if (access & kMlx5AccessRemoteWrite) r.bind_access |= IBV_ACCESS_REMOTE_WRITE;
   if (access & kMlx5AccessAtomic) r.bind_access |= IBV_ACCESS_REMOTE_ATOMIC;
-  out->mr_lkey = GetBe32(mkey + kMlx5MkeySize, kMlx5KlmMkey);
+  out->mr_lkey = GetBe32(entry, kMlx5KlmMkey);
   return true;
 }
 
