@@ -12,6 +12,8 @@ std::vector<HostedKind>& MutableKinds() {
   return *kinds;
 }
 
+void (*g_for_each_kind)(const HostedKind&) = nullptr;
+
 }  // namespace
 
 HostedProvider::HostedProvider(MakeModel make_model, const KernelOptions& options)
@@ -53,6 +55,12 @@ void AddHostedKind(const HostedKind& kind) {
   std::sort(kinds.begin(), kinds.end(), [](const HostedKind& a, const HostedKind& b) {
     return std::string_view(a.name) < b.name;
   });
+  if (g_for_each_kind != nullptr) g_for_each_kind(kind);
+}
+
+void ForEachHostedKind(void (*f)(const HostedKind& kind)) {
+  g_for_each_kind = f;
+  for (const HostedKind& kind : HostedKinds()) f(kind);
 }
 
 }  // namespace qpexam::hosted

@@ -46,6 +46,8 @@ struct HostedKind {
 };
 const std::vector<HostedKind>& HostedKinds();
 void AddHostedKind(const HostedKind& kind);
+// Calls `f` for each kind, also for those that register later.
+void ForEachHostedKind(void (*f)(const HostedKind& kind));
 
 // In a library with alwayslink = 1.
 struct RegisterHostedKind {

@@ -105,7 +105,7 @@ std::string Kernel::AddDevice(std::unique_ptr<DeviceModel> model) {
 }
 model::Fabric& Kernel::fabric() { return impl_->fabric; }
 void Kernel::SetObserver(SeamObserver* observer) { impl_->observer = observer; }
-void Kernel::SetFreedom(const Freedom& freedom) { impl_->freedom = freedom; }
+void Kernel::SetFreedom(const Freedom& freedom) { impl_->SetFreedom(freedom); }
 bool Kernel::Pump() { return impl_->Pump(); }
 void Kernel::RunUntilIdle() { impl_->RunUntilIdle(); }
 uint64_t Kernel::commands() const { return impl_->command_count; }

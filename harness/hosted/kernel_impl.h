@@ -178,6 +178,7 @@ class KernelImpl : public model::AsyncSink {
   std::string AddDevice(std::unique_ptr<DeviceModel> model);
   bool Pump();
   void RunUntilIdle();
+  void SetFreedom(const Freedom& wanted);
 
   // --- kernel.cc: the fds and what is mapped through them
   int Open(HostedDevice* device);

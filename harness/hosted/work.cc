@@ -168,7 +168,8 @@ void KernelImpl::OnCompletion(HostedCq& cq, const model::Completion& completion)
     qp->sends.erase(it);
     model.Retire(qp->facts.sq, slots);
   }
-  if (freedom.late_completions) {
+  // One that is late makes those behind it late.
+  if (freedom.late_completions || !cq.held.empty()) {
     cq.held.push_back(native);
   } else {
     Deliver(cq, native);
@@ -235,6 +236,14 @@ bool KernelImpl::ReleaseHeld() {
     }
   }
   return !waiting.empty();
+}
+
+void KernelImpl::SetFreedom(const Freedom& wanted) {
+  std::lock_guard<std::recursive_mutex> lock(fabric.mutex());
+  ReleaseHeld();
+  if (wanted.first_qp_number != freedom.first_qp_number) next_qp_ = wanted.first_qp_number;
+  freedom = wanted;
+  random_ = wanted.seed;
 }
 
 bool KernelImpl::Pump() {

@@ -344,8 +344,8 @@ Visibility RxeModel::DecodeSend(const Queue& q, DecodedSend* out) {
   if (model::Info(r.op).takes_rkey) {
     uint64_t iova = Get<uint64_t>(wqe, kRxeIova);
     if (iova != r.remote_addr.value) {
-      out->complaints.push_back(
-          fmt::format("iova {:#x} differs from remote_addr {:#x}", iova, r.remote_addr.value));
+      out->complaints.push_back(fmt::format("iova is remote_addr plus {}",
+                                            static_cast<int64_t>(iova - r.remote_addr.value)));
       r.remote_addr = model::RemoteAddr(iova);
     }
   }
