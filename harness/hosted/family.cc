@@ -1,6 +1,8 @@
 // `hosted:NAME`: the family of hosted providers in the registry of harness/devices.
 #include <rdma_core_version.h>
 
+#include <string_view>
+
 #include "harness/devices/provider_family.h"
 #include "harness/hosted/hosted_provider.h"
 
@@ -71,7 +73,9 @@ class HostedFamily : public ProviderFamily {
       info.about =
           std::string("rdma-core's own ") + kind.name + " provider over an emulated kernel";
       info.kind = ProviderKind::kHosted;
-      info.in_check = true;
+      // librxe breaks clauses in every release so far (rxe/rxe_known_test.cc): it is run when it is
+      // named, so that `check` alone fails for what is new.
+      info.in_check = std::string_view(kind.name) != "rxe";
       all.push_back(std::move(info));
     }
     return all;

@@ -115,8 +115,7 @@ Freedom FreedomOf(uint64_t seed) {
   f.seed = seed;
   if (seed <= 1) return f;
   // Each freedom on or off by one bit of the mixed seed.
-  uint64_t bits = seed * 0x9e3779b97f4a7c15u;
-  bits ^= bits >> 29;
+  const uint64_t bits = seed * 0x9e3779b97f4a7c15u >> 40;
   if (bits & 1) f.qp_number_step = 4096;
   if (bits & 2) f.first_qp_number = 0xfff000;
   if (bits & 4) f.key_high_bits = 0x80000000;

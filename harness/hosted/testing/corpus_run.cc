@@ -1,8 +1,10 @@
 // Runs Programs on one hosted provider and prints what the seams and the judge found. For people
 // who write device models; the qpexam command has the finished form of this.
 //
-//   corpus_run PROVIDER FILE...
+//   corpus_run PROVIDER [SEED] FILE...      SEED: the freedoms of the emulated device
+#include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,7 +42,13 @@ int main(int argc, char** argv) {
   std::map<std::string, int> results;
   {
     Executor executor(session.get());
-    for (int i = 2; i < argc; ++i) {
+    int first = 2;
+    uint64_t seed = 0;
+    if (std::isdigit(static_cast<unsigned char>(argv[2][0]))) {
+      seed = std::strtoull(argv[2], nullptr, 10);
+      ++first;
+    }
+    for (int i = first; i < argc; ++i) {
       std::fprintf(stderr, "%s\n", argv[i]);
       ParseResult parsed = LoadProgram(argv[i]);
       if (!parsed.ok) {
@@ -50,7 +58,7 @@ int main(int argc, char** argv) {
       RunOptions run;
       if (auto undefined = FirstUndefined(parsed.program)) run.cut_at = undefined->call;
       Trace trace;
-      session->BeginProgram(parsed.program.seed);
+      session->BeginProgram(seed != 0 ? seed : parsed.program.seed);
       executor.Run(parsed.program, run, &trace);
       std::vector<SessionFinding> findings;
       session->TakeFindings(&findings);

@@ -40,7 +40,10 @@ bool Fits(const hosted::KnownFinding& known, const SessionFinding& f) {
          f.what.find(known.what) != std::string::npos;
 }
 
-TEST(CorpusTest, TheSeamsSayNothingButWhatIsKnown) {
+// Which freedoms of the device a run takes: 0 leaves it to the Programs, which are friendly.
+class CorpusTest : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(CorpusTest, TheSeamsSayNothingButWhatIsKnown) {
   ProviderInfo info;
   std::string why;
   ASSERT_TRUE(FindProvider("hosted:" QPEXAM_PROVIDER, &info, &why)) << why;
@@ -68,7 +71,7 @@ TEST(CorpusTest, TheSeamsSayNothingButWhatIsKnown) {
     RunOptions options;
     if (auto undefined = FirstUndefined(parsed.program)) options.cut_at = undefined->call;
     Trace trace;
-    session->BeginProgram(parsed.program.seed);
+    session->BeginProgram(GetParam() != 0 ? GetParam() : parsed.program.seed);
     executor.Run(parsed.program, options, &trace);
     std::vector<SessionFinding> findings;
     session->TakeFindings(&findings);
@@ -88,6 +91,8 @@ TEST(CorpusTest, TheSeamsSayNothingButWhatIsKnown) {
     EXPECT_GT(used[i], 0) << expected[i]->known.id << " was not seen: remove the entry";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CorpusTest, ::testing::Values(0, 2, 3, 6, 8));
 
 }  // namespace
 }  // namespace qpexam
