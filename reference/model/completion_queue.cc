@@ -144,7 +144,7 @@ int Cq::StartPoll() {
     }
   }
   if (rc != 0 && !Faulty(Fault::kStartPollKeepsLock)) poll_lock_.Unlock();
-  if (rc == ENOENT && Faulty(Fault::kStartPollEmptyIsZero)) return EAGAIN;
+  if (rc == ENOENT && Faulty(Fault::kStartPollEmptyIsEagain)) return EAGAIN;
   return rc;
 }
 

@@ -507,20 +507,18 @@ bool Requester::RetryPath(Exchange* x) {
 // --- datagrams -----------------------------------------------------------------------------------
 
 // One destination's share of a datagram.
-void Requester::Deliver(Exchange* x, Qp* to, const OutcomeSet& local) {
-  (void)local;
-  Exchange* y = x;
-  RequestFacts& f = y->facts;
+void Requester::Deliver(Exchange* x, Qp* to) {
+  RequestFacts& f = x->facts;
   f.receive = ReceiveFact::kNotNeeded;
   f.qkey_mismatch = false;
   f.path = PathFact::kReachable;
-  y->responder = to;
-  y->queue = nullptr;
-  y->srq = nullptr;
-  y->scatter.clear();
+  x->responder = to;
+  x->queue = nullptr;
+  x->srq = nullptr;
+  x->scatter.clear();
   if (to->type() != QpType::kUd || !Receives(to->state_)) return;
-  const SendRequest& r = *y->request;
-  const Qp& qp = *y->requester;
+  const SendRequest& r = *x->request;
+  const Qp& qp = *x->requester;
   // WR-UD-003: a privileged bit stands for the sender's own Q_Key.
   uint32_t qkey = r.remote_qkey.value;
   if ((qkey & 0x80000000u) != 0 && !Faulty(Fault::kQkeyHighBitIgnored) &&
@@ -529,14 +527,14 @@ void Requester::Deliver(Exchange* x, Qp* to, const OutcomeSet& local) {
   }
   f.qkey_mismatch = qkey != to->attr_.qkey && !Faulty(Fault::kQkeyNotChecked);
   const uint64_t length = f.length;
-  y->grh_length = sizeof y->grh.bytes;
+  x->grh_length = sizeof x->grh.bytes;
   const ibv_ah_attr& ah = r.ah->attr;
   const auto& gids = qp.device_->gids;
   const ibv_gid own = ah.grh.sgid_index < gids.size() ? gids[ah.grh.sgid_index] : ibv_gid{};
-  y->grh = MakeGrh(own, ah.grh.dgid, length, ah.grh);
-  if (!f.qkey_mismatch) responder_.Examine(y);
+  x->grh = MakeGrh(own, ah.grh.dgid, length, ah.grh);
+  if (!f.qkey_mismatch) responder_.Examine(x);
   const Outcome outcome = Choose(RequestOutcomes(f));
-  responder_.Apply(y, outcome);
+  responder_.Apply(x, outcome);
   f.length = length;
 }
 
@@ -574,13 +572,13 @@ Requester::Step Requester::ExecuteDatagram(Exchange* x) {
     if (r.ah->attr.is_global != 0 && dgid.raw[0] == 0xff) {
       const auto members = fabric_->multicast_;
       for (const auto& member : members) {
-        if (std::memcmp(&member.gid, &dgid, sizeof dgid) == 0) Deliver(x, member.qp, {});
+        if (std::memcmp(&member.gid, &dgid, sizeof dgid) == 0) Deliver(x, member.qp);
       }
     } else if (qpn != kMulticastQpn) {
       const bool wide =
           (r.remote_qpn.value & ~0xffffffu) != 0 && Faulty(Fault::kWideQpnMisdelivers);
       Qp* to = fabric_->qps_.Find(wide ? qpn + 1 : qpn);
-      if (to != nullptr) Deliver(x, to, {});
+      if (to != nullptr) Deliver(x, to);
     }
   }
   Finish(x, own, length);

@@ -52,7 +52,7 @@ class Requester {
   bool RetryReceive(Exchange* x);
   bool RetryPath(Exchange* x);
   void WaitUntil(Qp& qp, uint64_t period);
-  void Deliver(Exchange* x, Qp* to, const OutcomeSet& set);
+  void Deliver(Exchange* x, Qp* to);
   void Finish(Exchange* x, const Outcome& outcome, uint64_t byte_len);
   void CheckDrained(Qp& qp);
 

@@ -488,8 +488,7 @@ void SendQueue::CheckEight() {
 }
 
 // True where the setter has nothing to act on; says why where that is the caller's mistake.
-bool SendQueue::SetterMisused(Need takes, const char* setter) {
-  (void)setter;
+bool SendQueue::SetterMisused(Need takes) {
   if (!InRegion()) {
     Lint("WR-CRIT-001", "a setter outside of start .. complete");
     return true;
@@ -551,7 +550,7 @@ void SendQueue::SetSgeList(size_t num_sge, const ibv_sge* list) {
 }
 
 void SendQueue::SetSgeListSlow(size_t num_sge, const ibv_sge* list) {
-  if (SetterMisused(kTakesSge, "set_sge")) return;
+  if (SetterMisused(kTakesSge)) return;
   if (num_sge == 1 && list[0].length == 0 && Faulty(Fault::kZeroLengthRefused)) {
     Fail(EINVAL);
     return;
@@ -598,7 +597,7 @@ void SendQueue::SetSgeListSlow(size_t num_sge, const ibv_sge* list) {
 }
 
 void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
-  if (SetterMisused(kTakesInline, "set_inline_data")) return;
+  if (SetterMisused(kTakesInline)) return;
   // Each length is compared before it is added, so that no sum wraps (WR-INL-006).
   SendRequest* r = current_;
   if (Faulty(Fault::kSetterHitsFirstOfRegion)) r = &At(posted());
@@ -638,7 +637,7 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
 }
 
 void SendQueue::SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey) {
-  if (SetterMisused(kUdAddr, "set_ud_addr")) return;
+  if (SetterMisused(kUdAddr)) return;
   need_ &= ~kUdAddr;
   if (ah == nullptr) {
     Fail(EINVAL);  // WR-UD-009
@@ -659,7 +658,7 @@ void SendQueue::SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey) {
 }
 
 void SendQueue::SetXrcSrqn(SrqNum srqn) {
-  if (SetterMisused(kXrcSrqn, "set_xrc_srqn")) return;
+  if (SetterMisused(kXrcSrqn)) return;
   need_ &= ~kXrcSrqn;
   if (Faulty(Fault::kSrqnOfRegionsFirst) && staged_ > 1) srqn = At(posted()).remote_srqn;
   if (current_->data != DataKind::kUnset && Faulty(Fault::kQpSetterAfterDataLost)) {
@@ -825,7 +824,6 @@ void SendQueue::PostDecoded(const SendRequest& request) {
   const bool inlined = request.data == DataKind::kInline;
   if (request.num_sge > shape_.max_sge || request.inline_length > shape_.max_inline ||
       request.tso_header_length > shape_.max_tso_header) {
-    const size_t old_stride = stride_;
     const Shape old = shape_;
     shape_.max_sge = std::max(shape_.max_sge, request.num_sge);
     if (inlined) {
@@ -835,7 +833,6 @@ void SendQueue::PostDecoded(const SendRequest& request) {
     auto old_slots = std::move(slots_);
     auto old_storage = std::move(storage_);
     AllocateSlots(mask_ + 1);
-    (void)old_stride;
     for (uint64_t at = done_; at < posted(); ++at) {
       const SendRequest& from = old_slots[at & mask_];
       SendRequest& to = slots_[at & mask_];

@@ -220,7 +220,7 @@ class SendQueue {
   SendRequest* BeginSlow(Operation op, WrId id, uint32_t flags);
   void SetSgeListSlow(size_t num_sge, const ibv_sge* list);
   void CheckEight();
-  bool SetterMisused(Need takes, const char* setter);
+  bool SetterMisused(Need takes);
   void CheckLastIsWhole(const char* clause);
   int Publish();
   bool TakesFlags(Operation op, uint32_t flags);
