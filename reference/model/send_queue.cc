@@ -106,6 +106,18 @@ void SendQueue::Lint(const char* clause, const char* what) {
   qp_->fabric().Report(clause, what, qp_->number());
 }
 
+// Whoever builds or sets without holding the region: where another thread does hold it, this one
+// has written wr_id, wr_flags or the request of somebody else's region.
+void SendQueue::LintOutside(const char* what) {
+  if (!RegionOpen()) {
+    Lint("WR-CRIT-001", what);
+  } else if (shape_.locking == RegionLocking::kThreadDomain) {
+    Lint("WR-CONC-004", "two threads in the region of a QP that has a thread domain");
+  } else {
+    Lint("WR-CONC-007", "a thread builds in a region that another thread holds");
+  }
+}
+
 void SendQueue::Fail(int err) {
   if (error_ == 0 || Faulty(Fault::kCompleteReportsLastError)) error_ = err;
   trap_ = true;
@@ -355,7 +367,7 @@ bool SendQueue::TakesFlags(Operation op, uint32_t flags) {
 
 SendRequest* SendQueue::BeginSlow(Operation op, WrId id, uint32_t flags) {
   if (!InRegion()) {
-    Lint("WR-CRIT-001", "a builder outside of start .. complete");
+    LintOutside("a builder outside of start .. complete");
     return nullptr;
   }
   if (error_ != 0) {
@@ -490,7 +502,7 @@ void SendQueue::CheckEight() {
 // True where the setter has nothing to act on; says why where that is the caller's mistake.
 bool SendQueue::SetterMisused(Need takes) {
   if (!InRegion()) {
-    Lint("WR-CRIT-001", "a setter outside of start .. complete");
+    LintOutside("a setter outside of start .. complete");
     return true;
   }
   if (error_ != 0) return true;  // WR-SET-012

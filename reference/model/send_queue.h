@@ -231,6 +231,7 @@ class SendQueue {
   uint64_t SlotsInUse(uint64_t until) const;
   void Fail(int err);
   void Lint(const char* clause, const char* what);
+  void LintOutside(const char* what);
   void EndRegion();
   void Grow();
   void AllocateSlots(uint64_t count);
