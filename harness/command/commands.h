@@ -63,6 +63,24 @@ struct DiffArguments {
 };
 ExitStatus Diff(const DiffArguments& arguments);
 
+struct ConformArguments {
+  std::vector<std::string> providers = {"reference"};
+  std::string filter;
+  std::vector<std::string> groups, levels;
+  std::string effort = "normal";
+  bool strict = false, unsafe = false;
+  bool faults = false;
+  std::vector<std::string> fault_names;
+  std::string expectations;  // empty: the tree's own
+  std::string json, junit, html;
+};
+ExitStatus Conform(const ConformArguments& arguments);
+
+struct ReportArguments {
+  std::string a, b;  // two reports; b empty: a alone is summed up
+};
+ExitStatus CompareReports(const ReportArguments& arguments);
+
 struct BenchArguments {
   std::string json;
   double seconds = 0.5;  // of each figure

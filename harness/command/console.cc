@@ -126,25 +126,27 @@ bool ReadFile(const std::string& path, std::string* text, std::string* why) {
   return true;
 }
 
-std::string FindCorpus(const std::string& asked) {
+std::string FindData(const std::string& path) {
   std::vector<fs::path> places;
-  if (!asked.empty()) {
-    places.push_back(asked);
-  } else {
-    if (const char* root = std::getenv("QPEXAM_ROOT")) places.push_back(fs::path(root) / "corpus");
-    std::error_code ignored;
-    const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
-    places.push_back(self.string() + ".runfiles/qpexam/corpus");
-    places.push_back(self.parent_path().parent_path() / "share/qpexam/corpus");
-    places.push_back("corpus");
-  }
+  if (const char* root = std::getenv("QPEXAM_ROOT")) places.push_back(fs::path(root) / path);
+  std::error_code ignored;
+  const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
+  places.push_back(self.string() + ".runfiles/qpexam/" + path);
+  places.push_back(self.parent_path().parent_path() / "share/qpexam" / path);
+  places.push_back(path);
   for (const fs::path& place : places) {
-    std::error_code ignored;
-    if (!fs::is_directory(place, ignored)) continue;
+    if (!fs::exists(place, ignored)) continue;
     // As one would type it from here, where that is shorter.
     const std::string near = place.lexically_proximate(fs::current_path(ignored)).string();
     return near.size() < place.string().size() ? near : place.string();
   }
+  return "";
+}
+
+std::string FindCorpus(const std::string& asked) {
+  std::error_code ignored;
+  const std::string place = asked.empty() ? FindData("corpus") : asked;
+  if (!place.empty() && fs::is_directory(place, ignored)) return place;
   Say(asked.empty()
           ? "the corpus was not found; name its folder: --corpus=DIR"
           : fmt::format("{}: no such folder; --corpus takes a folder of .qpx files", asked));
@@ -214,8 +216,11 @@ Progress::~Progress() {
   if (shown_) std::fputs("\r\033[K", stderr);
 }
 
-void Progress::Step() {
-  done_++;
+void Progress::Step() { Show(done_ + 1, total_); }
+
+void Progress::Show(size_t done, size_t total) {
+  done_ = done;
+  total_ = total;
   if (!shown_) return;
   std::fprintf(stderr, "\r%s: %zu of %zu", what_.c_str(), done_, total_);
   std::fflush(stderr);

@@ -57,6 +57,9 @@ ExitStatus LoadPrograms(const std::vector<std::string>& paths, std::vector<Named
 // The folder of the tree's corpus; empty, with a message said, where there is none.
 std::string FindCorpus(const std::string& asked);
 
+// A file or folder of the tree (or of an installation) that the command reads, "" where it is not.
+std::string FindData(const std::string& path);
+
 // The text of a Program by line, for messages.
 std::vector<std::string> LinesOf(const std::string& path);
 std::vector<std::string> SplitLines(std::string_view text);
@@ -67,6 +70,8 @@ class Progress {
   Progress(std::string what, size_t total);
   ~Progress();
   void Step();
+  // To `done` of `total`, where somebody else counts.
+  void Show(size_t done, size_t total);
 
  private:
   std::string what_;

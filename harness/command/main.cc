@@ -25,10 +25,8 @@ struct Later {
   const char* instead;
 };
 constexpr Later kLater[] = {
-    {"conform", "the conformance suites run with: ./qpexam test //conformance/..."},
     {"fuzz", "the fuzz targets are under //fuzzers; `bazel run` starts one"},
     {"exec", "there is nothing in its place yet"},
-    {"report", "`--json=FILE` writes what a report is made of"},
 };
 
 // The arguments of all commands; CLI11 fills them.
@@ -41,6 +39,8 @@ struct Arguments {
   ClausesArguments clauses;
   DiffArguments diff;
   BenchArguments bench;
+  ConformArguments conform;
+  ReportArguments report;
   std::string help_command;
 };
 
@@ -140,6 +140,48 @@ void Define(CLI::App* app, Arguments* a) {
       ->check(CLI::Range(0.001, 3600.0));
   AddJson(bench, &a->bench.json);
 
+  CLI::App* conform = Command(
+      app, "conform", "the conformance suites, clause by clause",
+      "  qpexam conform\n  qpexam conform --provider=reference,hosted:rxe --html=out\n  qpexam "
+      "conform --group=ATOM --level=must\n  qpexam conform --faults --json=faults.json\n");
+  conform->add_option("--provider", a->conform.providers, "which (default: reference)")
+      ->type_name("P[,P...]")
+      ->delimiter(',');
+  conform
+      ->add_option("--filter", a->conform.filter, "tests by name, as GoogleTest's --gtest_filter")
+      ->type_name("PATTERN");
+  conform->add_option("--group", a->conform.groups, "only clauses of these groups")
+      ->type_name("GROUP")
+      ->delimiter(',');
+  conform->add_option("--level", a->conform.levels, "only must, should, may or undefined clauses")
+      ->type_name("LEVEL")
+      ->delimiter(',');
+  conform
+      ->add_option("--effort", a->conform.effort,
+                   "full repeats as the catalogue says, normal a hundredth of it")
+      ->check(CLI::IsMember({"normal", "full"}));
+  conform->add_flag("--strict", a->conform.strict, "a warning is a violation");
+  conform->add_flag("--unsafe", a->conform.unsafe,
+                    "dangerous clauses on a live kernel as well (legal programs only)");
+  conform->add_flag("--faults", a->conform.faults,
+                    "do the suites catch the known mistakes of the reference?");
+  conform->add_option("--fault", a->conform.fault_names, "with --faults: only these")
+      ->type_name("NAME")
+      ->delimiter(',');
+  conform
+      ->add_option("--expectations", a->conform.expectations,
+                   "what is known of providers, instead of the tree's file")
+      ->type_name("FILE");
+  AddJson(conform, &a->conform.json);
+  conform->add_option("--junit", a->conform.junit, "write JUnit's XML to FILE")->type_name("FILE");
+  conform->add_option("--html", a->conform.html, "write a page to DIR/index.html")
+      ->type_name("DIR");
+
+  CLI::App* report = Command(app, "report", "what two reports differ in, clause by clause",
+                             "  qpexam report before.json after.json\n");
+  report->add_option("a", a->report.a, "a report (qpexam-report/1)")->type_name("A")->required();
+  report->add_option("b", a->report.b, "another; without it A is summed up")->type_name("B");
+
   CLI::App* help = app->add_subcommand("help", "this, or the help of a command");
   help->add_option("command", a->help_command, "a command")->type_name("COMMAND");
 }
@@ -169,6 +211,8 @@ ExitStatus Dispatch(const CLI::App& app, const Arguments& a) {
   if (name == "clauses") return ListClauses(a.clauses);
   if (name == "diff") return Diff(a.diff);
   if (name == "bench") return Bench(a.bench);
+  if (name == "conform") return Conform(a.conform);
+  if (name == "report") return CompareReports(a.report);
   return Help(app, a.help_command);
 }
 

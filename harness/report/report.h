@@ -61,6 +61,12 @@ struct ProviderReport {
   void NoteClause(const std::string& clause, const std::string& verdict, const std::string& test);
 };
 
+// Whether the suites caught a named fault of the reference.
+struct FaultReport {
+  std::string name, clause;
+  std::vector<std::string> caught_by;  // tests; empty: nothing caught it
+};
+
 struct Report {
   std::string command;  // "check", "run", ...
   std::string rdma_core_version, rdma_core_from;
@@ -68,6 +74,7 @@ struct Report {
   std::string effort = "normal";
   bool interrupted = false;
   std::vector<ProviderReport> providers;
+  std::vector<FaultReport> faults;
   std::map<std::string, double> timing;  // of `bench`: figure -> value
 };
 

@@ -64,7 +64,10 @@ std::string ReportToJson(const Report& report) {
   for (const ProviderReport& provider : report.providers)
     providers[provider.name] = ProviderToJson(provider);
   json["providers"] = std::move(providers);
-  json["faults"] = Json::object();
+  Json faults = Json::object();
+  for (const FaultReport& fault : report.faults)
+    faults[fault.name] = {{"clause", fault.clause}, {"caught_by", fault.caught_by}};
+  json["faults"] = std::move(faults);
   Json timing = Json::object();
   for (const auto& [name, value] : report.timing) timing[name] = value;
   for (const ProviderReport& provider : report.providers) {

@@ -1,0 +1,175 @@
+#include "harness/conform/expectations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace qpexam::conform {
+namespace {
+
+std::vector<std::string> Split(std::string_view line, char by) {
+  std::vector<std::string> fields;
+  for (;;) {
+    const size_t at = line.find(by);
+    fields.emplace_back(line.substr(0, at));
+    if (at == std::string_view::npos) return fields;
+    line.remove_prefix(at + 1);
+  }
+}
+
+bool IsVersion(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
+}
+
+bool Matches(const std::string& pattern, const std::string& test) {
+  if (!pattern.empty() && pattern.back() == '*')
+    return test.compare(0, pattern.size() - 1, pattern, 0, pattern.size() - 1) == 0;
+  return pattern == test;
+}
+
+// What happened to a clause in a test, in the words of an entry.
+std::string Happened(const TestResult& test, const ClauseResult& clause) {
+  return test.outcome == "crash" || test.outcome == "hang" ? test.outcome : clause.verdict;
+}
+
+bool IsFailure(const std::string& verdict) {
+  return verdict == "violation" || verdict == "crash" || verdict == "hang";
+}
+
+}  // namespace
+
+bool ParseExpectations(std::string_view text, const std::string& file, Expectations* out,
+                       std::string* why) {
+  int number = 0;
+  auto bad = [&](const std::string& what) {
+    *why = fmt::format("{}:{}: {}", file, number, what);
+    return false;
+  };
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    ++number;
+    if (line.empty() || line[0] == '#') continue;
+    const std::vector<std::string> f = Split(line, '\t');
+    if (f[0] == "skips") {
+      if (f.size() != 3 || f[2].empty() ||
+          f[2].find_first_not_of("0123456789") != std::string::npos)
+        return bad("a bound is: skips, provider, number; with tabs between");
+      out->skips.push_back({f[1], static_cast<size_t>(std::atoll(f[2].c_str())), number});
+      continue;
+    }
+    if (f.size() != 7)
+      return bad(
+          fmt::format("{} fields; an entry has 7 with tabs between: provider, versions, "
+                      "clause, test, verdict, reason, link",
+                      f.size()));
+    Expectation entry;
+    entry.provider = f[0];
+    entry.line = number;
+    if (f[1] != "*") {
+      const size_t dots = f[1].find("..");
+      entry.from = dots == std::string::npos ? f[1] : f[1].substr(0, dots);
+      entry.to = dots == std::string::npos ? f[1] : f[1].substr(dots + 2);
+      if ((!entry.from.empty() && !IsVersion(entry.from)) ||
+          (!entry.to.empty() && !IsVersion(entry.to)))
+        return bad(
+            fmt::format("versions \"{}\"; write *, 56.1, 44.0..56.1, ..56.1 or 56.1..", f[1]));
+    }
+    entry.clause = f[2];
+    entry.test = f[3];
+    entry.verdict = f[4];
+    if (!IsFailure(entry.verdict) && entry.verdict != "warning" && entry.verdict != "undecided")
+      return bad(fmt::format("verdict \"{}\"; one of violation, warning, crash, hang, undecided",
+                             entry.verdict));
+    entry.reason = f[5];
+    entry.link = f[6];
+    if (entry.reason.empty()) return bad("an entry needs a reason");
+    out->entries.push_back(std::move(entry));
+  }
+  return true;
+}
+
+int CompareVersions(std::string_view a, std::string_view b) {
+  while (!a.empty() || !b.empty()) {
+    auto take = [](std::string_view* v) {
+      const size_t dot = v->find('.');
+      const int part = std::atoi(std::string(v->substr(0, dot)).c_str());
+      v->remove_prefix(dot == std::string_view::npos ? v->size() : dot + 1);
+      return part;
+    };
+    const int left = take(&a), right = take(&b);
+    if (left != right) return left - right;
+  }
+  return 0;
+}
+
+bool InRange(const Expectation& entry, std::string_view version) {
+  return (entry.from.empty() || CompareVersions(version, entry.from) >= 0) &&
+         (entry.to.empty() || CompareVersions(version, entry.to) <= 0);
+}
+
+std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& run,
+                              std::string_view provider, std::string_view version, bool whole,
+                              size_t* expected) {
+  std::vector<Surprise> surprises;
+  std::vector<bool> used(expectations.entries.size(), false);
+  size_t skipped = 0;
+  *expected = 0;
+  for (const TestResult& test : run.tests) {
+    if (test.outcome == "skip") ++skipped;
+    for (const auto& [id, clause] : test.clauses) {
+      const std::string happened = Happened(test, clause);
+      bool is_expected = false;
+      for (size_t i = 0; i < expectations.entries.size(); ++i) {
+        const Expectation& entry = expectations.entries[i];
+        if (entry.provider != provider || !InRange(entry, version) || entry.clause != id ||
+            !Matches(entry.test, test.name))
+          continue;
+        if (entry.verdict == happened) {
+          is_expected = used[i] = true;
+        } else if (happened == "conforms" || happened == "variation") {
+          // A pattern may name tests of which only some fail.
+          if (entry.test.back() != '*') {
+            surprises.push_back({Surprise::kUnexpectedPass, id, test.name,
+                                 fmt::format("{} where line {} of the expectations says {}",
+                                             happened, entry.line, entry.verdict)});
+            used[i] = true;
+          }
+        }
+      }
+      if (is_expected) {
+        ++*expected;
+      } else if (IsFailure(happened)) {
+        surprises.push_back({Surprise::kUnexpectedFailure, id, test.name,
+                             clause.notes.empty() ? happened : clause.notes[0]});
+      }
+    }
+    // A failure that names no clause.
+    if (test.outcome == "fail" &&
+        std::none_of(test.clauses.begin(), test.clauses.end(), [](const auto& c) {
+          return c.second.verdict == "violation" || c.second.verdict == "warning" ||
+                 c.second.verdict == "undecided";
+        }))
+      surprises.push_back({Surprise::kUnexpectedFailure, "", test.name, "the test failed"});
+  }
+  if (!whole) return surprises;
+  for (size_t i = 0; i < expectations.entries.size(); ++i) {
+    const Expectation& entry = expectations.entries[i];
+    if (entry.provider != provider || !InRange(entry, version) || used[i]) continue;
+    surprises.push_back(
+        {Surprise::kUnused, entry.clause, entry.test,
+         fmt::format("line {} of the expectations was used by nothing", entry.line)});
+  }
+  for (const SkipBound& bound : expectations.skips) {
+    if (bound.provider == provider && skipped > bound.most)
+      surprises.push_back({Surprise::kTooManySkips, "", "",
+                           fmt::format("{} tests were skipped, line {} of the expectations allows "
+                                       "{}",
+                                       skipped, bound.line, bound.most)});
+  }
+  return surprises;
+}
+
+}  // namespace qpexam::conform

@@ -1,0 +1,62 @@
+// What is known of a provider, as data: conformance/expectations.tsv.
+//
+// A run fails on a failure that no entry expects, on an entry whose test passes, and on an entry
+// that nothing used, so the file stays true.
+#ifndef QPEXAM_HARNESS_CONFORM_EXPECTATIONS_H_
+#define QPEXAM_HARNESS_CONFORM_EXPECTATIONS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/conform/suite_process.h"
+
+namespace qpexam::conform {
+
+struct Expectation {
+  std::string provider;  // "hosted:rxe"
+  std::string from, to;  // versions, both included; empty: open
+  std::string clause;    // "WR-SGE-001"
+  std::string test;      // a test's name, or one with * at its end
+  std::string verdict;   // violation|warning|crash|hang|undecided
+  std::string reason, link;
+  int line = 0;  // of the file
+};
+
+// Bounds on what may be skipped, by provider: more skips than that fail the run.
+struct SkipBound {
+  std::string provider;
+  size_t most = 0;
+  int line = 0;
+};
+
+struct Expectations {
+  std::vector<Expectation> entries;
+  std::vector<SkipBound> skips;
+};
+
+// Tab-separated: provider, versions ("*", "44.0..56.1", "..56.1"), clause, test, verdict, reason,
+// link. A line "skips<TAB>provider<TAB>N" is a bound. # starts a comment. False with *why: file,
+// line and what would be right.
+bool ParseExpectations(std::string_view text, const std::string& file, Expectations* out,
+                       std::string* why);
+
+// True where `version` (such as "56.1") lies in the entry's range.
+bool InRange(const Expectation& entry, std::string_view version);
+// Compares dotted numbers: negative, zero or positive.
+int CompareVersions(std::string_view a, std::string_view b);
+
+struct Surprise {
+  enum Kind { kUnexpectedFailure, kUnexpectedPass, kUnused, kTooManySkips } kind;
+  std::string clause, test, what;
+};
+
+// What of a run contradicts the expectations. `whole`: every test ran, so that unused entries and
+// skips can be judged. Expected failures are counted in *expected.
+std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& run,
+                              std::string_view provider, std::string_view version, bool whole,
+                              size_t* expected);
+
+}  // namespace qpexam::conform
+
+#endif  // QPEXAM_HARNESS_CONFORM_EXPECTATIONS_H_

@@ -1,0 +1,118 @@
+#include "harness/conform/expectations.h"
+
+#include "gtest/gtest.h"
+
+namespace qpexam::conform {
+namespace {
+
+Expectations Parsed(const std::string& text) {
+  Expectations expectations;
+  std::string why;
+  EXPECT_TRUE(ParseExpectations(text, "x.tsv", &expectations, &why)) << why;
+  return expectations;
+}
+TestResult Result(const std::string& name, const std::string& clause, const std::string& verdict) {
+  TestResult test;
+  test.name = name;
+  test.outcome = verdict == "violation"                    ? "fail"
+                 : verdict == "crash" || verdict == "hang" ? verdict
+                 : verdict == "skipped"                    ? "skip"
+                                                           : "pass";
+  test.clauses[clause] = {verdict == "crash" ? "violation" : verdict, {"a note"}};
+  return test;
+}
+
+constexpr char kEntry[] =
+    "hosted:rxe\t..56.1\tWR-SGE-001\tSge.Gather\tviolation\tdma.length\thttps://example.org/1\n";
+
+TEST(Versions, AreComparedByNumber) {
+  EXPECT_LT(CompareVersions("9.0", "44.0"), 0);
+  EXPECT_EQ(CompareVersions("56", "56.0"), 0);
+  EXPECT_GT(CompareVersions("56.10", "56.9"), 0);
+}
+
+TEST(ParseExpectations, SaysFileLineAndRemedy) {
+  Expectations out;
+  std::string why;
+  EXPECT_FALSE(ParseExpectations("# c\nhosted:rxe\t*\n", "x.tsv", &out, &why));
+  EXPECT_EQ(why.rfind("x.tsv:2: 2 fields; an entry has 7", 0), 0u) << why;
+  EXPECT_FALSE(ParseExpectations("a\tnew\tWR-A\tT\tviolation\tr\tl\n", "x.tsv", &out, &why));
+  EXPECT_NE(why.find("versions \"new\""), std::string::npos) << why;
+  EXPECT_FALSE(ParseExpectations("a\t*\tWR-A\tT\tbroken\tr\tl\n", "x.tsv", &out, &why));
+  EXPECT_NE(why.find("verdict \"broken\""), std::string::npos) << why;
+  EXPECT_FALSE(ParseExpectations("a\t*\tWR-A\tT\tcrash\t\tl\n", "x.tsv", &out, &why));
+  EXPECT_NE(why.find("needs a reason"), std::string::npos) << why;
+  EXPECT_FALSE(ParseExpectations("skips\tx\tmany\n", "x.tsv", &out, &why));
+}
+
+TEST(Compare, AnExpectedFailureIsNoSurprise) {
+  SuiteRun run;
+  run.tests = {Result("Sge.Gather", "WR-SGE-001", "violation")};
+  size_t expected = 0;
+  EXPECT_TRUE(Compare(Parsed(kEntry), run, "hosted:rxe", "56.1", true, &expected).empty());
+  EXPECT_EQ(expected, 1u);
+}
+
+TEST(Compare, AnUnexpectedFailureIs) {
+  SuiteRun run;
+  run.tests = {Result("Sge.Gather", "WR-SGE-001", "violation")};
+  size_t expected = 0;
+  // Another provider, and a version that is said to be mended.
+  for (const auto& [provider, version] :
+       {std::pair{"hosted:mlx5", "56.1"}, std::pair{"hosted:rxe", "65.0"}}) {
+    const auto surprises = Compare(Parsed(kEntry), run, provider, version, true, &expected);
+    ASSERT_EQ(surprises.size(), 1u) << provider;
+    EXPECT_EQ(surprises[0].kind, Surprise::kUnexpectedFailure);
+    EXPECT_EQ(surprises[0].clause, "WR-SGE-001");
+  }
+}
+
+TEST(Compare, ACrashIsAFailureOfItsOwnKind) {
+  SuiteRun run;
+  run.tests = {Result("Sge.Gather", "WR-SGE-001", "crash")};
+  size_t expected = 0;
+  EXPECT_EQ(Compare(Parsed(kEntry), run, "hosted:rxe", "56.1", false, &expected).size(), 1u);
+}
+
+TEST(Compare, AnUnexpectedPassIsASurprise) {
+  SuiteRun run;
+  run.tests = {Result("Sge.Gather", "WR-SGE-001", "conforms")};
+  size_t expected = 0;
+  const auto surprises = Compare(Parsed(kEntry), run, "hosted:rxe", "56.1", true, &expected);
+  ASSERT_EQ(surprises.size(), 1u);
+  EXPECT_EQ(surprises[0].kind, Surprise::kUnexpectedPass);
+}
+
+TEST(Compare, AnUnusedEntryIsASurpriseOfAWholeRun) {
+  SuiteRun run;
+  size_t expected = 0;
+  EXPECT_TRUE(Compare(Parsed(kEntry), run, "hosted:rxe", "56.1", false, &expected).empty());
+  const auto surprises = Compare(Parsed(kEntry), run, "hosted:rxe", "56.1", true, &expected);
+  ASSERT_EQ(surprises.size(), 1u);
+  EXPECT_EQ(surprises[0].kind, Surprise::kUnused);
+}
+
+TEST(Compare, SkipsAreBounded) {
+  SuiteRun run;
+  run.tests = {Result("A.B", "WR-A", "skipped"), Result("A.C", "WR-A", "skipped")};
+  size_t expected = 0;
+  const Expectations one = Parsed("skips\treference\t1\n"), two = Parsed("skips\treference\t2\n");
+  EXPECT_EQ(Compare(one, run, "reference", "56.1", true, &expected).size(), 1u);
+  EXPECT_TRUE(Compare(two, run, "reference", "56.1", true, &expected).empty());
+}
+
+TEST(ParseResults, ReadsLinesAndLeavesATruncatedOne) {
+  SuiteRun run;
+  ParseResults(
+      "{\"provider\": \"reference\", \"device\": \"\", \"effort\": \"normal\"}\n"
+      "{\"test\": \"A.B\", \"outcome\": \"pass\", \"clauses\": {\"WR-A\": {\"verdict\": "
+      "\"conforms\"}}, \"reaches\": [\"f\"]}\n{\"test\": \"A.C\", \"outc",
+      &run);
+  EXPECT_EQ(run.provider, "reference");
+  ASSERT_EQ(run.tests.size(), 1u);
+  EXPECT_EQ(run.tests[0].clauses["WR-A"].verdict, "conforms");
+  EXPECT_EQ(run.tests[0].reaches, std::vector<std::string>{"f"});
+}
+
+}  // namespace
+}  // namespace qpexam::conform

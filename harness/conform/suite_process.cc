@@ -1,0 +1,218 @@
+#include "harness/conform/suite_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace qpexam::conform {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// A file of its own for each run, gone with it.
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    const char* folder = std::getenv("TMPDIR");
+    path_ = std::string(folder != nullptr && *folder != '\0' ? folder : "/tmp") + "/qpexam-XXXXXX";
+    const int fd = mkostemp(path_.data(), O_CLOEXEC);
+    ok_ = fd >= 0;
+    if (ok_) close(fd);
+  }
+  ~TemporaryFile() {
+    if (ok_) unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  bool ok() const { return ok_; }
+  const std::string& path() const { return path_; }
+  std::string Read() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+ private:
+  std::string path_;
+  bool ok_ = false;
+};
+
+std::string LastLines(const std::string& text, int count) {
+  size_t at = text.size();
+  while (count-- > 0 && at != std::string::npos && at > 0) at = text.rfind('\n', at - 1);
+  return at == std::string::npos || at == 0 ? text : text.substr(at + 1);
+}
+
+// Starts `arguments` with both outputs in `log`; -1 with errno.
+pid_t Start(const std::vector<std::string>& arguments, const std::string& log) {
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(127);
+  setpgid(0, 0);  // an interrupt is for us to pass on
+  const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const int in = open("/dev/null", O_RDONLY);
+  if (out < 0 || in < 0) _exit(127);
+  dup2(in, 0);
+  dup2(out, 1);
+  dup2(out, 2);
+  // Bazel's sharding and its report belong to the test that we may be running in.
+  for (const char* name : {"TEST_TOTAL_SHARDS", "TEST_SHARD_INDEX", "TEST_SHARD_STATUS_FILE",
+                           "XML_OUTPUT_FILE", "GTEST_OUTPUT", "TESTBRIDGE_TEST_ONLY"})
+    unsetenv(name);
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  _exit(127);
+}
+
+size_t CountLines(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return static_cast<size_t>(
+      std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n'));
+}
+
+}  // namespace
+
+void ParseResults(const std::string& text, SuiteRun* run) {
+  std::istringstream lines(text);
+  std::string line;
+  while (std::getline(lines, line)) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object()) continue;
+    if (json.contains("provider")) {
+      run->provider = json["provider"].get<std::string>();
+      continue;
+    }
+    if (!json.contains("test")) continue;
+    TestResult test;
+    test.name = json["test"].get<std::string>();
+    test.outcome = json.value("outcome", "fail");
+    if (json.contains("clauses")) {
+      for (const auto& [id, result] : json["clauses"].items()) {
+        test.clauses[id] = {result.value("verdict", "undecided"),
+                            result.value("notes", std::vector<std::string>())};
+      }
+    }
+    test.notes = json.value("notes", std::vector<std::string>());
+    test.reaches = json.value("reaches", std::vector<std::string>());
+    run->tests.push_back(std::move(test));
+  }
+}
+
+SuiteEnd RunSuites(const SuiteOptions& options, SuiteRun* run, std::string* why) {
+  TemporaryFile results, log;
+  if (!results.ok() || !log.ok()) {
+    *why = fmt::format(
+        "no temporary file can be made: {}; set TMPDIR to a folder that can be "
+        "written",
+        std::strerror(errno));
+    return SuiteEnd::kFailed;
+  }
+  std::vector<std::string> arguments = {options.binary, "--device=" + options.provider,
+                                        "--results=" + results.path(), "--effort=" + options.effort,
+                                        "--gtest_color=no"};
+  if (!options.filter.empty()) arguments.push_back("--gtest_filter=" + options.filter);
+  if (options.strict) arguments.push_back("--strict");
+  if (options.unsafe) arguments.push_back("--unsafe");
+  if (options.fail_fast) arguments.push_back("--gtest_fail_fast");
+  if (options.record_reaches) arguments.push_back("--record_reaches");
+  if (options.test_seconds > 0)
+    arguments.push_back("--test_seconds=" + std::to_string(options.test_seconds));
+  const pid_t child = Start(arguments, log.path());
+  if (child < 0) {
+    *why = fmt::format("the suites cannot be started: {}", std::strerror(errno));
+    return SuiteEnd::kFailed;
+  }
+  int status = 0;
+  bool stopped = false;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    usleep(20000);
+    if (options.progress) {
+      const size_t lines = CountLines(results.path());
+      options.progress(lines > 0 ? lines - 1 : 0);
+    }
+    if (!stopped && options.stop != nullptr && options.stop->load()) {
+      stopped = true;
+      kill(-child, SIGTERM);
+    }
+  }
+  ParseResults(results.Read(), run);
+  if (stopped) {
+    *why = "interrupted";
+    return SuiteEnd::kStopped;
+  }
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (code == 0 || (code == 1 && !run->tests.empty())) return SuiteEnd::kRan;
+  *why = LastLines(log.Read(), 8);
+  if (why->empty()) *why = fmt::format("the suites ended with status {}", code);
+  // Status 2 before any test: the device could not be opened, or an argument was wrong.
+  return code == 2 && run->tests.empty() ? SuiteEnd::kNoProvider : SuiteEnd::kFailed;
+}
+
+bool ListTests(const std::string& binary,
+               std::vector<std::pair<std::string, std::vector<std::string>>>* tests,
+               std::string* why) {
+  TemporaryFile log;
+  if (!log.ok()) {
+    *why = "no temporary file can be made";
+    return false;
+  }
+  const pid_t child = Start({binary, "--list_clauses"}, log.path());
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) ||
+      WEXITSTATUS(status) != 0) {
+    *why = "the suites do not list their tests: " + log.Read();
+    return false;
+  }
+  std::istringstream lines(log.Read());
+  std::string line;
+  while (std::getline(lines, line)) {
+    const size_t tab = line.find('\t');
+    if (tab == std::string::npos) continue;
+    const std::string name = line.substr(0, tab);
+    if (tests->empty() || tests->back().first != name) tests->push_back({name, {}});
+    tests->back().second.push_back(line.substr(tab + 1));
+  }
+  return true;
+}
+
+std::string FindSuites(std::string* why) {
+  std::vector<fs::path> places;
+  if (const char* named = std::getenv("QPEXAM_SUITES"); named != nullptr) {
+    places.emplace_back(named);
+  } else {
+    std::error_code ignored;
+    const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
+    places.push_back(self.string() + ".runfiles/qpexam/conformance/suites_on_provider");
+    places.push_back(self.parent_path().parent_path() / "conformance/suites_on_provider");
+    places.push_back(self.parent_path() / "qpexam-suites");
+    places.push_back(self.parent_path().parent_path() / "lib/qpexam/qpexam-suites");
+  }
+  std::string tried;
+  for (const fs::path& place : places) {
+    if (access(place.c_str(), X_OK) == 0) return place.string();
+    tried += (tried.empty() ? "" : ", ") + place.string();
+  }
+  *why = fmt::format(
+      "the conformance suites were not found (looked at {}); ./qpexam conform builds them, or set "
+      "QPEXAM_SUITES",
+      tried);
+  return "";
+}
+
+}  // namespace qpexam::conform
