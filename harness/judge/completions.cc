@@ -491,6 +491,7 @@ void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc) 
     }
   }
   // What the error does to both sides.
+  r.stable = r.known && r.epoch == epoch_ && !p.open;
   if (qp.error_since == 0) qp.error_since = clock_;
   ++epoch_;
   qp.changed = ++clock_;
@@ -539,7 +540,8 @@ void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc) 
   }
 }
 
-bool Judge::Impl::TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** taken) {
+bool Judge::Impl::TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** taken,
+                              bool* vanished) {
   *taken = nullptr;
   ReceiveQueue* rq = ReceivesOf(qp);
   if (qp.type == QpType::kXrcRecv) {
@@ -558,7 +560,7 @@ bool Judge::Impl::TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** t
       if (rq) break;
     }
     if (rq == nullptr) {
-      UnknownReceive(qp, wc);
+      *vanished = UnknownReceive(qp, wc);
       return false;
     }
   }
@@ -572,7 +574,7 @@ bool Judge::Impl::TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** t
     }
   }
   if (found == ~0u) {
-    UnknownReceive(qp, wc);
+    *vanished = UnknownReceive(qp, wc);
     return false;
   }
   if (fifo && found != rq->head) {
@@ -602,26 +604,28 @@ bool Judge::Impl::TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** t
   return true;
 }
 
-void Judge::Impl::UnknownReceive(QpState& qp, const SeenCompletion& wc) {
+// Returns true where it is of a receive that a RESET removed.
+bool Judge::Impl::UnknownReceive(QpState& qp, const SeenCompletion& wc) {
   if (!qp.alive || !qp.followed || parallel_) {
     ++verdict_.leniency.completions_any;
-    return;
+    return false;
   }
   const std::string seen = "wr_id " + std::to_string(wc.wr_id) + ", " + StatusName(wc.status);
   for (const uint64_t id : qp.vanished_receives) {
-    if (id == wc.wr_id) return;  // WR-COMP-013
+    if (id == wc.wr_id) return true;  // WR-COMP-013
   }
-  if (qp.recv_doubt) return;
+  if (qp.recv_doubt) return false;
   const ReceiveQueue* rq = ReceivesOf(qp);
   for (uint32_t i = static_cast<uint32_t>(rq->posted.size()); i-- > 0;) {
     if (rq->posted[i].wr_id == wc.wr_id) {
       Report("WR-COMP-015", NameOf(qp.id) + ": a second completion of a receive",
              {"one completion a receive"}, seen);
-      return;
+      return false;
     }
   }
   Report("WR-COMP-015", NameOf(qp.id) + ": a receive completion with a wr_id that was not posted",
          {"the wr_id of an outstanding receive"}, seen);
+  return false;
 }
 
 // Whether the completion is what this message would give.
@@ -768,8 +772,9 @@ void Judge::Impl::MarkVisible(QpState& qp, const Request& upto) {
 
 void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
   Receive* receive = nullptr;
-  if (!TakeReceive(qp, wc, &receive)) {
-    if (wc.status == IBV_WC_SUCCESS && qp.alive) {
+  bool vanished = false;
+  if (!TakeReceive(qp, wc, &receive, &vanished)) {
+    if (wc.status == IBV_WC_SUCCESS && qp.alive && (!vanished || !qp.ghosts.empty())) {
       bool ambiguous;
       TakeMessage(qp, wc, &ambiguous);
     }

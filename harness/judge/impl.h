@@ -183,8 +183,8 @@ class Judge::Impl {
   void JudgeError(QpState& qp, Request& r, const SeenCompletion& wc);
   void Retire(QpState& qp, Request& r, Fate fate);
   void UnknownSend(QpState& qp, const SeenCompletion& wc);
-  void UnknownReceive(QpState& qp, const SeenCompletion& wc);
-  bool TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** taken);
+  bool UnknownReceive(QpState& qp, const SeenCompletion& wc);
+  bool TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** taken, bool* vanished);
   Request* TakeMessage(QpState& qp, const SeenCompletion& wc, bool* ambiguous);
   bool Fits(const Request& r, const QpState& to, const SeenCompletion& wc) const;
   void Deliver(QpState& qp, Receive& receive, const SeenCompletion& wc, Request* message);

@@ -531,9 +531,14 @@ void Judge::Impl::FinishEffects(QpState& qp, Request& r, bool success, bool cann
       }
     });
   };
+  bool fails_without_effect = r.stable;
+  if (r.stable) {
+    for (const model::Outcome& o : model::RequestOutcomes(r.facts)) {
+      fails_without_effect &= o.status != IBV_WC_SUCCESS && o.effect == model::Effect::kNone;
+    }
+  }
   if (WritesRemotely(r.op) && r.placed) {
-    const bool surely =
-        cannot_have_started ||
+    const bool surely = cannot_have_started || fails_without_effect ||
         (r.facts.local != model::LocalFault::kNone && r.op != Operation::kAtomicCmpAndSwp &&
          r.op != Operation::kAtomicFetchAndAdd && r.length <= qp.path_mtu);
     undo(r.block, r.offset, model::Info(r.op).data == model::DataRule::kOneSgeOf8 ? 8 : r.length,

@@ -205,9 +205,9 @@ RemotePlace Judge::Impl::PlaceRemote(const Request& r, const QpState& qp,
       }
     }
   }
-  if (place.fault == RemoteFault::kNone && peer && !model::NeedsAddress(qp.type)) {
-    uint64_t qp_right = right;
-    if ((peer->access & qp_right) != qp_right) place.fault = RemoteFault::kNoQpRight;
+  // Of two faults the missing right of the QP allows either status (WR-RESP-007).
+  if (peer && !model::NeedsAddress(qp.type) && (peer->access & right) != right) {
+    place.fault = RemoteFault::kNoQpRight;
   }
   return place;
 }

@@ -479,6 +479,7 @@ void Judge::Impl::Accept(QpState& qp, Request& staged) {
   r.epoch = epoch_;
   r.id = static_cast<RequestId>(requests_.size());
   r.sure = r.safe = false;
+  r.known = !open;
   r.maybe = true;
   if (!open) {
     const model::OutcomeSet set = model::RequestOutcomes(r.facts);
@@ -511,6 +512,8 @@ void Judge::Impl::Accept(QpState& qp, Request& staged) {
   if (NeedsReceive(r)) qp.messages.push_back(r.id);
   if (!r.sure && r.safe) ++qp.waiting;
   if (!r.safe) {
+    // Whatever else is on its way between the two may meet an end in ERR.
+    r.epoch = ++epoch_;
     if (qp.first_unsure == 0) qp.first_unsure = r.id;
     if (QpState* peer = PeerOf(qp, r)) peer->incoming_trouble = true;
   }

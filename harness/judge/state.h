@@ -181,6 +181,8 @@ struct Request {
   bool delivered = false;  // its receive completion was seen
   bool in_effect = false;  // its values were added to memory
   bool data_setter = false, qp_setter = false;
+  bool known = false;      // its facts were certain when it was posted
+  bool stable = false;     // ... and still were when it failed
   bool no_effect = false;  // whatever becomes of it, memory stays as it is
   bool maybe = false;      // where it succeeds, its effect may be missing
   bool tainted = false;    // gathered bytes that may have changed before it ran

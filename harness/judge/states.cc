@@ -101,6 +101,21 @@ void Judge::Impl::ResetQp(QpState& qp) {
     }
   }
   qp.ghosts.clear();
+  // Completions of messages that had come may have gone with the QP, or may still be polled.
+  for (QpState& sender : qps_) {
+    const bool by_address = model::NeedsAddress(qp.type);
+    if (by_address ? sender.type != qp.type : sender.peer != self) continue;
+    for (uint32_t i = sender.delivered; i < sender.messages.size(); ++i) {
+      Request& r = Of(sender.messages[i]);
+      if (r.delivered || (by_address && PeerOf(sender, r) != &qp)) continue;
+      r.delivered = true;
+      qp.ghosts.push_back(r.id);
+    }
+    while (sender.delivered < sender.messages.size() &&
+           Of(sender.messages[sender.delivered]).delivered) {
+      ++sender.delivered;
+    }
+  }
   qp.rq.head = static_cast<uint32_t>(qp.rq.posted.size());
   qp.rq.outstanding = 0;
   qp.peer = kNone;
