@@ -438,6 +438,22 @@ QPX_TEST(Comp, APolledCompletionIsGone, "WR-COMP-015") {
   EXPECT_CLAUSE("WR-COMP-015", PollNow(pair.a.send_cq).empty()) << "a completion came again";
 }
 
+QPX_TEST(Comp, ResizingKeepsCompletions, "WR-COMP-015") {
+  ibv_cq* cq = bed().Cq(16);
+  PairOptions options;
+  options.send_cq = cq;
+  Pair& pair = bed().Connect(options);
+  Traffic traffic(bed(), pair);
+  for (uint64_t id = 1; id <= 5; ++id) {
+    ASSERT_CLAUSE("WR-COMP-015", Post(pair.a, traffic.Make(Op::kWrite, id).wr) == 0);
+  }
+  clock().Pass(10ms);
+  if (ibv_resize_cq(cq, 64) != 0) throw NotApplicable{"ibv_resize_cq is refused"};
+  const std::vector<ibv_wc> wcs = Await(cq, 5);
+  EXPECT_CLAUSE("WR-COMP-015", Differs(wcs, {1, 2, 3, 4, 5}).empty()) << Describe(wcs);
+  EXPECT_CLAUSE("WR-COMP-015", PollNow(cq).empty());
+}
+
 QPX_TEST(Comp, SlotsMayBeFreedEarly, "WR-COMP-016") {
   NeedsUnsignaled();
   Pair& pair = RcPair(0, 8);

@@ -169,6 +169,12 @@ QPX_TEST_P(Create, EachBitIsOfferedWholeOrRefused, EveryCell(), "WR-CREATE-002",
         << "a plain QP can no longer be created after refusals";
     return;
   }
+  // A blank cell of table A is refused by the reference; a provider that offers one is held to
+  // WR-RESP-012.
+  if (TheHooks().is_reference) {
+    EXPECT_CLAUSE("WR-CREATE-002", TableA(param.op, param.transport) != Cell::kRefused)
+        << "an operation that the QP type does not carry is granted";
+  }
   ibv_qp_ex* ex = ibv_qp_to_qp_ex(qp);
   ASSERT_CLAUSE("WR-ABI-001", ex != nullptr);
   const std::string missing = Missing(ex, param.op, param.transport);

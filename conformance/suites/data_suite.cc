@@ -99,6 +99,34 @@ QPX_TEST_P(Data, SendDeliversItsBytes,
   }
 }
 
+QPX_TEST(Data, AReceiveIsFilledInOrder, "WR-DATA-001") {
+  PairOptions options;
+  options.ops = Bits({Op::kSend});
+  options.recv_sge = 4;
+  Pair& pair = bed().Connect(options);
+  Memory& from = bed().Mem(256);
+  Memory& into = bed().Mem(1024);
+  for (uint32_t pieces = 1; pieces <= 4; ++pieces) {
+    from.Pattern(0, 128, pieces);
+    into.Fill(0xee);
+    std::vector<ibv_sge> list;
+    for (uint32_t i = 0; i < pieces; ++i) list.push_back(into.sge(i * 256, 128 / pieces));
+    const uint32_t length = 128 / pieces * pieces;
+    ASSERT_CLAUSE("WR-DATA-001", PostRecv(pair.b, pieces, list) == 0);
+    Wr wr;
+    wr.op = Op::kSend;
+    wr.id = 1;
+    wr.sge = {from.sge(0, length)};
+    ASSERT_CLAUSE("WR-DATA-001", Ends(pair, wr).empty());
+    ASSERT_CLAUSE("WR-DATA-001", Await(pair.b.recv_cq, 1).size() == 1);
+    for (uint32_t i = 0; i < length; ++i) {
+      const uint32_t each = 128 / pieces;
+      ASSERT_CLAUSE("WR-DATA-001", into.data()[i / each * 256 + i % each] == PatternByte(i, pieces))
+          << "byte " << i << " of a receive of " << pieces << " buffers";
+    }
+  }
+}
+
 QPX_TEST_P(Data, ImmediateIsOpaque,
            (std::vector<Transport>{Transport::kRc, Transport::kUc, Transport::kUd,
                                    Transport::kXrc}),
@@ -327,12 +355,14 @@ QPX_TEST(Data, CompareAndSwap, "WR-DATA-010") {
   Pair& pair = Of(Transport::kRc, {Op::kCmpSwp});
   Memory& local = bed().Mem(64);
   Memory& remote = bed().Mem(64);
-  for (const bool equal : {true, false}) {
+  // Unequal in the lowest bit, then in one of the upper half alone.
+  for (const uint64_t differs : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 40}) {
+    const bool equal = differs == 0;
     remote.Fill(0xee);
     local.Fill(0xee);
     remote.SetU64(8, 0x1122334455667788u);
     Wr wr = Remote(Op::kCmpSwp, local, 8, remote, 8);
-    wr.compare_add = 0x1122334455667788u + (equal ? 0 : 1);
+    wr.compare_add = 0x1122334455667788u ^ differs;
     wr.swap = 0xa1a2a3a4a5a6a7a8u;
     const std::string problem = Ends(pair, wr);
     ASSERT_CLAUSE("WR-DATA-010", problem.empty()) << problem;
@@ -493,6 +523,14 @@ QPX_TEST(Data, FlushNeedsItsRight, "WR-DATA-018") {
                     wc.status == IBV_WC_REM_ACCESS_ERR || wc.status == IBV_WC_REM_INV_REQ_ERR)
           << ibv_wc_status_str(wc.status);
     }
+  }
+  {
+    Pair& pair = Placement(Op::kFlush, FlushAccess());
+    Memory& remote = bed().Mem(256, kAllAccess);  // no FLUSH right at all
+    Wr wr = Remote(Op::kFlush, remote, 0, remote, 0);
+    wr.setter = Setter::kNone;
+    wr.flush_length = 64;
+    EXPECT_CLAUSE("WR-DATA-018", !Ends(pair, wr).empty()) << "a region without any FLUSH right";
   }
   PairOptions options;
   options.ops = Bits({Op::kFlush});

@@ -60,6 +60,41 @@ QPX_TEST(Ord, InitiatedInPostingOrder, "WR-ORD-001") {
   }
 }
 
+// Litmus shapes S14 and S21: a READ and an atomic come after the WRITE before them.
+QPX_TEST(Ord, ReadsAndAtomicsFollowTheWrite, "WR-ORD-001") {
+  PairOptions options;
+  options.ops = Bits({Op::kWrite, Op::kRead});
+  const bool atomics = facts().has_atomics();
+  if (atomics) options.ops |= Info(Op::kFetchAdd).bit;
+  Pair& pair = bed().Connect(options);
+  Memory& local = bed().Mem(256);
+  Memory& remote = bed().Mem(256);
+  const int rounds = Repetitions(1000);
+  for (int round = 0; round < rounds; ++round) {
+    const uint64_t value = static_cast<uint64_t>(round) * 2654435761u + 7;
+    local.SetU64(0, value);
+    local.SetU64(64, 0);
+    local.SetU64(128, 0);
+    remote.SetU64(0, ~value);
+    remote.SetU64(64, ~value);
+    std::vector<Wr> wrs = {Remote(Op::kWrite, 1, local, 0, 8, remote, 0),
+                           Remote(Op::kRead, 2, local, 64, 8, remote, 0)};
+    std::vector<uint64_t> ids = {1, 2};
+    if (atomics) {
+      wrs.push_back(Remote(Op::kWrite, 3, local, 0, 8, remote, 64));
+      wrs.push_back(Remote(Op::kFetchAdd, 4, local, 128, 8, remote, 64));
+      wrs.back().compare_add = 1;
+      ids.insert(ids.end(), {3, 4});
+    }
+    ASSERT_CLAUSE("WR-ORD-001", Post(pair.a, wrs) == 0);
+    ASSERT_CLAUSE("WR-ORD-001", Differs(Await(pair.a.send_cq, ids.size()), ids).empty());
+    ASSERT_CLAUSE("WR-ORD-001", local.U64(64) == value) << "the READ came before the WRITE";
+    if (atomics) {
+      ASSERT_CLAUSE("WR-ORD-001", local.U64(128) == value) << "the atomic came before the WRITE";
+    }
+  }
+}
+
 QPX_TEST(Ord, AReceiveCompletionCoversEarlierWrites, "WR-ORD-002") {
   for (const Op last : {Op::kSend, Op::kWriteImm}) {
     Pair& pair = RcPair({Op::kWrite, last});

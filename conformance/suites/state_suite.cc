@@ -451,6 +451,34 @@ QPX_TEST(State, ResetForgets, "WR-STATE-007") {
   EXPECT_CLAUSE("WR-STATE-007", Quiet({pair.a.send_cq, pair.b.recv_cq, pair.a.recv_cq}).empty());
 }
 
+// Completions that nobody polled before RESET must not keep slots in use.
+QPX_TEST(State, ResetFreesTheQueue, "WR-STATE-007", "WR-ATOM-011") {
+  Pair& pair = RcPair(IBV_QPS_RTS, Bits({Op::kWrite}));
+  Memory& memory = bed().Mem(256);
+  auto fill = [&](uint64_t first) {
+    std::vector<Wr> wrs;
+    for (uint32_t i = 0; i < pair.options.send_wr; ++i) {
+      Wr wr;
+      wr.op = Op::kWrite;
+      wr.id = first + i;
+      wr.sge = {memory.sge(0, 8)};
+      wr.rkey = memory.rkey();
+      wr.remote = memory.address(64);
+      wrs.push_back(wr);
+    }
+    return Post(pair.a, wrs);
+  };
+  ASSERT_CLAUSE("WR-STATE-007", fill(1) == 0);
+  clock().Pass(100ms);
+  Reset(pair);
+  PollNow(pair.a.send_cq);
+  BringUp(bed(), pair, IBV_QPS_RTS);
+  EXPECT_CLAUSE("WR-ATOM-011", fill(1000) == 0) << "the queue is not empty after RESET";
+  const std::vector<ibv_wc> wcs = Await(pair.a.send_cq, pair.options.send_wr);
+  EXPECT_CLAUSE("WR-STATE-007", wcs.size() == pair.options.send_wr && wcs[0].wr_id == 1000)
+      << Describe(wcs);
+}
+
 QPX_TEST_P(State, PairsOutsideTheTableAreRefused, kColumns, "WR-STATE-008") {
   for (const ibv_qp_state from : kStates) {
     Probe probe = Make(param);

@@ -1,5 +1,7 @@
 // XRC: requests to shared receive queues of a domain.
 
+#include <fcntl.h>
+
 #include <string>
 #include <vector>
 
@@ -101,6 +103,48 @@ QPX_TEST(Xrc, UnknownQueueNumber, "WR-XRC-004") {
   const std::vector<ibv_wc> got = Quiet({one.cq, two.cq});
   for (const ibv_wc& wc : got) {
     EXPECT_CLAUSE("WR-XRC-004", wc.status != IBV_WC_SUCCESS) << "delivered: " << Describe(got);
+  }
+}
+
+QPX_TEST(Xrc, QueueOfAnotherDomain, "WR-XRC-004") {
+  Pair& pair = XrcPair(Bits({Op::kSend}));
+  ibv_xrcd_init_attr domain{};
+  domain.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  domain.fd = -1;
+  domain.oflags = O_CREAT;
+  ibv_xrcd* xrcd = ibv_open_xrcd(bed().context(), &domain);
+  if (xrcd == nullptr) throw NotApplicable{"a second XRC domain is refused"};
+  bed().Own(xrcd, [xrcd] { return ibv_close_xrcd(xrcd); });
+  Target foreign;
+  foreign.cq = bed().Cq(64);
+  foreign.memory = &bed().Mem(32 * 64);
+  ibv_srq_init_attr_ex attr{};
+  attr.attr.max_wr = 16;
+  attr.attr.max_sge = 1;
+  attr.comp_mask =
+      IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  attr.srq_type = IBV_SRQT_XRC;
+  attr.pd = bed().pd();
+  attr.xrcd = xrcd;
+  attr.cq = foreign.cq;
+  foreign.srq = ibv_create_srq_ex(bed().context(), &attr);
+  if (foreign.srq == nullptr) throw NotApplicable{"an SRQ in a second domain is refused"};
+  ibv_srq* srq = foreign.srq;
+  bed().Own(srq, [srq] { return ibv_destroy_srq(srq); });
+  if (ibv_get_srq_num(srq, &foreign.number) != 0) throw SetUpFailed{"ibv_get_srq_num"};
+  ASSERT_CLAUSE("WR-XRC-004", PostTo(foreign, 1) == 0);
+  Memory& from = bed().Mem(16 * 64);
+  if (Post(pair.a, Message(Op::kSend, from, 5, foreign.number)) == 0) {
+    const std::vector<ibv_wc> wcs = Await(pair.a.send_cq, 1, 60s);
+    EXPECT_CLAUSE("WR-XRC-004", wcs.size() == 1 && wcs[0].status != IBV_WC_SUCCESS)
+        << Describe(wcs);
+  }
+  for (const ibv_wc& wc : Quiet(foreign.cq)) {
+    // That no queue delivers it is the MUST of this clause.
+    if (wc.status == IBV_WC_SUCCESS) {
+      Record::Current().Breach("WR-XRC-004", Strength::kMust, __FILE__, __LINE__,
+                               "an SRQ of another domain received the message");
+    }
   }
 }
 

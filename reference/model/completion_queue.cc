@@ -179,10 +179,6 @@ void Cq::Arm(Notify notify) {
   if (armed_ && armed_for_ == Notify::kAny) return;
   armed_ = true;
   armed_for_ = notify;
-  if (count_.load() != 0 && Faulty(Fault::kArmRaisesForOldCompletion) && sink_ != nullptr) {
-    armed_ = false;
-    sink_->OnCqEvent(*this);
-  }
 }
 
 Status Cq::Resize(int cqe) {

@@ -119,7 +119,7 @@ void SendQueue::LintOutside(const char* what) {
 }
 
 void SendQueue::Fail(int err) {
-  if (error_ == 0 || Faulty(Fault::kCompleteReportsLastError)) error_ = err;
+  if (error_ == 0) error_ = err;
   trap_ = true;
   need_ = 0;
 }
