@@ -18,8 +18,9 @@ struct Setup {
 const std::vector<Setup>& Setups() {
   static const auto* all = new std::vector<Setup>{
       // a pair with memory on either side
-      {"@rc", "qp a rc ops=0x1bff\nqp b rc ops=0x1bff\n"
-              "connect a b access=REMOTE_WRITE|REMOTE_READ|REMOTE_ATOMIC|FLUSH_GLOBAL\n@mem\n"},
+      {"@rc",
+       "qp a rc ops=0x1bff\nqp b rc ops=0x1bff\n"
+       "connect a b access=REMOTE_WRITE|REMOTE_READ|REMOTE_ATOMIC|FLUSH_GLOBAL\n@mem\n"},
       // the same, with endless RNR retries, so that a request can be kept waiting
       {"@slow", "qp a rc ops=0x1bff sq=4\nqp b rc ops=0x1bff\nconnect a b rnr_retry=7\n@mem\n"},
       {"@uc", "qp a uc ops=0x20f\nqp b uc ops=0x20f\nconnect a b\n@mem\n"},

@@ -113,13 +113,16 @@ TEST(Errors, Receiver) {
 }
 
 TEST(Errors, ReceiveInTimeForWrite) {
-  Check({"a WRITE_WITH_IMM is retried until its receive is there",
-         "@rc\nstart a\nrdma_write_imm a wr_id=1 flags=SIGNALED addr=dst+0 imm=2\nset_sge a "
-         "addr=src+0 len=8\ncomplete a\nrecv b wr_id=9\nsettle\n=> mem dst 0 5a*8\npoll a.send\n=> wc a "
-         "1 SUCCESS RDMA_WRITE\npoll b.recv\n=> wc b 9 SUCCESS RECV_RDMA_WITH_IMM imm=2 len=8\nend\n",
-         {{"=> mem dst 0 5a*8\npoll a.send\n=> wc a 1 SUCCESS RDMA_WRITE\npoll b.recv\n=> wc b 9 SUCCESS "
-           "RECV_RDMA_WITH_IMM imm=2 len=8\n",
-           "poll a.send\n=> wc a 1 RNR_RETRY_EXC_ERR\n", ""}}});
+  Check(
+      {"a WRITE_WITH_IMM is retried until its receive is there",
+       "@rc\nstart a\nrdma_write_imm a wr_id=1 flags=SIGNALED addr=dst+0 imm=2\nset_sge a "
+       "addr=src+0 len=8\ncomplete a\nrecv b wr_id=9\nsettle\n=> mem dst 0 5a*8\npoll a.send\n=> "
+       "wc a "
+       "1 SUCCESS RDMA_WRITE\npoll b.recv\n=> wc b 9 SUCCESS RECV_RDMA_WITH_IMM imm=2 len=8\nend\n",
+       {{"=> mem dst 0 5a*8\npoll a.send\n=> wc a 1 SUCCESS RDMA_WRITE\npoll b.recv\n=> wc b 9 "
+         "SUCCESS "
+         "RECV_RDMA_WITH_IMM imm=2 len=8\n",
+         "poll a.send\n=> wc a 1 RNR_RETRY_EXC_ERR\n", ""}}});
 }
 
 TEST(Errors, NoPeer) {
@@ -208,8 +211,11 @@ end
              {"=> wc a 21 WR_FLUSH_ERR\n", "", "WR-STATE-006"},
              {"=> wc a 20 WR_FLUSH_ERR\n=> wc a 21 WR_FLUSH_ERR\n",
               "=> wc a 21 WR_FLUSH_ERR\n=> wc a 20 WR_FLUSH_ERR\n", "WR-DATA-004"},
-             {"=> rc=0\nsettle\npoll a.send expect=3\n=> wc a 1 WR_FLUSH_ERR\n=> wc a 2 WR_FLUSH_ERR\n=> wc a 3 WR_FLUSH_ERR",
- "=> rc=22\nsettle\npoll a.send expect=2\n=> wc a 1 WR_FLUSH_ERR\n=> wc a 2 WR_FLUSH_ERR", ""},
+             {"=> rc=0\nsettle\npoll a.send expect=3\n=> wc a 1 WR_FLUSH_ERR\n=> wc a 2 "
+              "WR_FLUSH_ERR\n=> wc a 3 WR_FLUSH_ERR",
+              "=> rc=22\nsettle\npoll a.send expect=2\n=> wc a 1 WR_FLUSH_ERR\n=> wc a 2 "
+              "WR_FLUSH_ERR",
+              ""},
              {"=> state a ERR", "=> state a RTS", "WR-STATE-013"},
          }});
 }

@@ -53,8 +53,9 @@ BENCHMARK(TwentyCalls);
 void Length(benchmark::State& state) {
   std::string text = kSetup;
   for (int64_t i = 0; i * 5 < state.range(0); ++i) {
-    text += "start a\nrdma_write a wr_id=1 flags=SIGNALED addr=dst+0\nset_sge a addr=src+0 len=16\n"
-            "complete a\npoll a.send\n=> wc a 1 SUCCESS RDMA_WRITE\n";
+    text +=
+        "start a\nrdma_write a wr_id=1 flags=SIGNALED addr=dst+0\nset_sge a addr=src+0 len=16\n"
+        "complete a\npoll a.send\n=> wc a 1 SUCCESS RDMA_WRITE\n";
     if (i == 0) text += "=> mem dst 0 5a*16\n";
   }
   text += "end\n";

@@ -29,16 +29,16 @@ struct Cell {
   uint16_t fenced_qp = 0;  // these two excuse nothing to that queue's own earlier reads
   uint16_t receives = 0;   // posted receives whose buffer covers it
   uint8_t old_count = 0;
-  uint8_t writers = 0;  // on their way since it was last definite (255: many)
-  uint8_t any = 0;        // bytes of value that nobody can know, bit i: byte i
-  bool open = false;      // value or an old one, and nothing will say which but to look
-  bool any_old = false;   // more old values than fit
-  bool mixed = false;     // writers of several queues on their way at once
-  bool listed = false;    // in Memory::touched()
-  bool local = false;     // `writer` writes to its own side: a completion makes it visible
-  bool adds = false;      // all that is on its way are additions
-  bool received = false;  // a message was received here
-  bool overwritten = false; // written again while the first write was on its way
+  uint8_t writers = 0;       // on their way since it was last definite (255: many)
+  uint8_t any = 0;           // bytes of value that nobody can know, bit i: byte i
+  bool open = false;         // value or an old one, and nothing will say which but to look
+  bool any_old = false;      // more old values than fit
+  bool mixed = false;        // writers of several queues on their way at once
+  bool listed = false;       // in Memory::touched()
+  bool local = false;        // `writer` writes to its own side: a completion makes it visible
+  bool adds = false;         // all that is on its way are additions
+  bool received = false;     // a message was received here
+  bool overwritten = false;  // written again while the first write was on its way
 
   bool definite() const { return old_count == 0 && !open && !any_old; }
 };

@@ -374,7 +374,8 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
       if (r.op == Operation::kAtomicFetchAndAdd) {
         next = c.value + r.compare_or_add;
         // Sums do not depend on the order of additions (S19, S31).
-        const bool only_adds = !tangled && c.any == 0 && !c.open && !c.receives && (c.definite() || (c.adds && !c.local));
+        const bool only_adds = !tangled && c.any == 0 && !c.open && !c.receives &&
+                               (c.definite() || (c.adds && !c.local));
         if (only_adds) next_any = 0;
         adds = only_adds;
       } else {
@@ -538,7 +539,8 @@ void Judge::Impl::FinishEffects(QpState& qp, Request& r, bool success, bool cann
     }
   }
   if (WritesRemotely(r.op) && r.placed) {
-    const bool surely = cannot_have_started || fails_without_effect ||
+    const bool surely =
+        cannot_have_started || fails_without_effect ||
         (r.facts.local != model::LocalFault::kNone && r.op != Operation::kAtomicCmpAndSwp &&
          r.op != Operation::kAtomicFetchAndAdd && r.length <= qp.path_mtu);
     undo(r.block, r.offset, model::Info(r.op).data == model::DataRule::kOneSgeOf8 ? 8 : r.length,
@@ -737,20 +739,18 @@ bool Judge::Impl::ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t byte
           there |= r.placed && overlaps(r.block, r.offset, 8);
         }
         if (r.placed && there) {
-          ForCells(r.block, r.offset, std::max<uint64_t>(r.length, 1),
-                   [&](Cell& source, uint64_t, unsigned, unsigned, uint64_t) {
-                     changed_since(source);
-                   });
+          ForCells(
+              r.block, r.offset, std::max<uint64_t>(r.length, 1),
+              [&](Cell& source, uint64_t, unsigned, unsigned, uint64_t) { changed_since(source); });
         }
       } else if (r.data == Data::kSge && WritesRemotely(r.op) && r.placed) {
         there = overlaps(r.block, r.offset, r.length);
         for (uint32_t s = 0; there && s < r.sge_count; ++s) {
           const Sge& e = sges_[r.first_sge + s];
           if (!e.placed) continue;
-          ForCells(e.block, e.offset, e.length,
-                   [&](Cell& source, uint64_t, unsigned, unsigned, uint64_t) {
-                     changed_since(source);
-                   });
+          ForCells(
+              e.block, e.offset, e.length,
+              [&](Cell& source, uint64_t, unsigned, unsigned, uint64_t) { changed_since(source); });
         }
       } else if (WritesRemotely(r.op) && r.placed) {
         there = overlaps(r.block, r.offset, r.length ? r.length : 8);
@@ -825,8 +825,8 @@ void Judge::Impl::WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint
   for (size_t i = requests_.size(); i-- > 0 && i + 512 > requests_.size() && failed == nullptr;) {
     const Request& r = requests_[i];
     if (r.fate != Fate::kFailed && r.fate != Fate::kFlushed && !r.no_effect) continue;
-    bool there = WritesRemotely(r.op) && r.placed &&
-                 overlaps(r.block, r.offset, r.length ? r.length : 8);
+    bool there =
+        WritesRemotely(r.op) && r.placed && overlaps(r.block, r.offset, r.length ? r.length : 8);
     if (WritesLocally(r.op)) {
       for (uint32_t s = 0; s < r.sge_count; ++s) {
         const Sge& e = sges_[r.first_sge + s];
@@ -853,9 +853,9 @@ void Judge::Impl::WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint
         clause = "WR-DATA-023";
         break;
       default:
-        clause = writer->data == Data::kInline       ? "WR-INL-001"
-                 : writer->sge_count > 1               ? "WR-SGE-001"
-                                                       : "WR-DATA-005";
+        clause = writer->data == Data::kInline ? "WR-INL-001"
+                 : writer->sge_count > 1       ? "WR-SGE-001"
+                                               : "WR-DATA-005";
         if (writer->data == Data::kInline && writer->length > qps_[writer->qp].granted[4]) {
           clause = "WR-INL-005";
         }
@@ -864,8 +864,7 @@ void Judge::Impl::WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint
         }
         break;
     }
-    if (is_old && promised && writer->op != Operation::kRdmaRead &&
-        writer->data != Data::kInline) {
+    if (is_old && promised && writer->op != Operation::kRdmaRead && writer->data != Data::kInline) {
       if (writer->visible && !c.local) {
         clause = "WR-ORD-002";
       } else if (writer->fate == Fate::kOutstanding) {

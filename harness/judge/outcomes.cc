@@ -244,7 +244,7 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
     const uint64_t at = uint64_t{rq->head} + ahead;
     if (at >= rq->posted.size()) return ReceiveFact::kNone;
     const Receive& receive = rq->posted[at];
-    
+
     if (receive.unsure) *open = true;
     if (r.op == Operation::kRdmaWriteWithImm)
       return ReceiveFact::kReady;  // its buffer is untouched
@@ -531,7 +531,6 @@ bool Judge::Impl::Due(QpState& qp, const Request& r) {
   const Prospects p = ProspectsOf(r);
   return !p.open && !p.may_stay;
 }
-
 
 // The first outstanding request that a rested provider need not have completed (and with it all
 // behind it); a number beyond all where there is none.

@@ -258,8 +258,8 @@ struct QpState {
   uint32_t seen_visible = 0;      // sent[0 .. seen_visible) are visible to the responder
   uint32_t outstanding = 0;       // accepted, not known to have freed their slot
   RequestId first_unsure = 0;     // earliest outstanding one that may fail
-  uint32_t waiting = 0;        // outstanding ones that are safe but may have to wait
-  RequestId due_limit = 0;     // during one look: see DueUpTo()
+  uint32_t waiting = 0;           // outstanding ones that are safe but may have to wait
+  RequestId due_limit = 0;        // during one look: see DueUpTo()
   bool flushing = false;          // an error or a flush was seen: everything after is flushed
   bool flush_open = false;        // set to ERR by the caller: the first may end in any error
   bool incoming_trouble = false;  // a peer's request may have moved it to ERR
@@ -269,8 +269,8 @@ struct QpState {
   Clock error_since = 0;          // when the caller set it to ERR, or an error was seen
   Clock recovered_at = 0;         // an unreliable one may have come back from SQE
   bool posted_in_error(Clock posted) const { return error_since != 0 && posted > error_since; }
-  std::vector<RequestId> ghosts;  // messages on their way here whose sender was reset
-  std::vector<uint64_t> vanished_receives;                               // ids that a RESET removed
+  std::vector<RequestId> ghosts;            // messages on their way here whose sender was reset
+  std::vector<uint64_t> vanished_receives;  // ids that a RESET removed
   bool refused_before = false, aborted_before = false, wrapped = false;  // to name the clause
   bool send_doubt = false, recv_doubt = false;  // duplicate ids: which one it was is unknown
   // Messages that need a receive, in order; their completions at the responder.

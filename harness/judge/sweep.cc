@@ -168,14 +168,14 @@ int Main(int argc, char** argv) {
       }
     }
   }
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() -
-                                                              start)
-                        .count();
-  std::printf("%zu programs on %s: %d conform, %d variation, %d warning, %d undecided, %d found; open "
-              "requests %llu, unknown cells %llu, completions not followed %llu; %.1f ms\n",
-              inputs.size(), provider.c_str(), conforms, variation, warning, undecided, found,
-              static_cast<unsigned long long>(open), static_cast<unsigned long long>(any),
-              static_cast<unsigned long long>(unread), ms);
+  const double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  std::printf(
+      "%zu programs on %s: %d conform, %d variation, %d warning, %d undecided, %d found; open "
+      "requests %llu, unknown cells %llu, completions not followed %llu; %.1f ms\n",
+      inputs.size(), provider.c_str(), conforms, variation, warning, undecided, found,
+      static_cast<unsigned long long>(open), static_cast<unsigned long long>(any),
+      static_cast<unsigned long long>(unread), ms);
   return found ? 1 : 0;
 }
 

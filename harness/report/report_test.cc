@@ -66,8 +66,14 @@ Report Example() {
   provider.Group("ud").counts.programs = 1;
   provider.NoteClause("WR-ATOM-002", "violation", "a.qpx");
   provider.variations[{"unsignaled-refused", "refused at complete"}] = 2;
-  provider.findings.push_back({"violation-WR-ATOM-002-1", "violation", "WR-ATOM-002", "what",
-                               "a.qpx:3", "qp a rc\xff\n", {"0"}, "EINVAL"});
+  provider.findings.push_back({"violation-WR-ATOM-002-1",
+                               "violation",
+                               "WR-ATOM-002",
+                               "what",
+                               "a.qpx:3",
+                               "qp a rc\xff\n",
+                               {"0"},
+                               "EINVAL"});
   report.providers.push_back(provider);
   report.timing["x"] = 1.5;
   return report;

@@ -72,7 +72,7 @@ Program Parse(const std::string& text) {
 }
 
 std::vector<RunResult> RunOn(const std::string& provider, const std::vector<Program>& programs,
-                           WatchOptions options = {}) {
+                             WatchOptions options = {}) {
   options.stall = std::chrono::milliseconds(300);
   ProviderInfo info;
   std::string why;
