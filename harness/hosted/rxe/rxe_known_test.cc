@@ -62,9 +62,10 @@ TEST_F(RxeKnownTest, LockOfAPollThatRunsEmpty) {
   attr.cqe = 8;
   ibv_cq_ex* ex = ibv_create_cq_ex(rig_.context, &attr);
   ASSERT_NE(ex, nullptr);
-  std::swap(reinterpret_cast<ibv_cq*&>(ex), rig_.cq);
+  ibv_cq* cq = ibv_cq_ex_to_cq(ex);
+  std::swap(cq, rig_.cq);
   MakePair();
-  std::swap(reinterpret_cast<ibv_cq*&>(ex), rig_.cq);
+  std::swap(cq, rig_.cq);
   rig_.Connect(a_, b_);
   Start(IBV_SEND_SIGNALED);
   ibv_wr_rdma_write(x_, rig_.mr->rkey, rig_.Address(8192));
