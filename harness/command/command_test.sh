@@ -54,7 +54,7 @@ expect 2 'help. lists the commands|help no-such' "$qpexam" no-such
 expect 2 '`qpexam help run` shows' "$qpexam" run
 expect 2 '`qpexam help run` shows' "$qpexam" run --colour good.qpx
 expect 2 '`qpexam help bench` shows' "$qpexam" bench --seconds=-1
-for later in conform fuzz exec report; do
+for later in fuzz exec emit-c; do
   expect 2 "^qpexam: $later is not part of this version" "$qpexam" $later
 done
 
@@ -111,6 +111,14 @@ expect 2 'no program of .* has "zzz"' "$qpexam" check --corpus=mine --filter=zzz
 expect 2 'no-such-folder' "$qpexam" check --corpus=no-such-folder
 mkdir empty
 expect 2 'no .qpx file' "$qpexam" check --corpus=empty
+
+# --- minimize: the finding stays, what does not matter goes ---
+expect 2 'shows no finding' "$qpexam" minimize good.qpx
+sed 's/wr_id=1/wr_id=0x100000001/' good.qpx > large_id.qpx
+expect 1 'WR-SAMPLE-004|WR-' "$qpexam" run large_id.qpx --provider=faulty:wr-id-truncated
+expect 0 'calls, from 9' "$qpexam" minimize large_id.qpx --provider=faulty:wr-id-truncated --output=short.qpx --tries=300
+expect 1 'violation' "$qpexam" run short.qpx --provider=faulty:wr-id-truncated
+[ "$(grep -vc '^#\|^qpx' short.qpx)" -le 9 ] || fail 'the minimized program is longer'
 
 # --- bad input: file, line and remedy, and never a crash ---
 expect 2 'missing.qpx' "$qpexam" run missing.qpx

@@ -81,6 +81,14 @@ struct ReportArguments {
 };
 ExitStatus CompareReports(const ReportArguments& arguments);
 
+struct MinimizeArguments {
+  std::string file;
+  std::string provider = "reference";
+  std::string output;  // empty: the terminal
+  int tries = 5000;
+};
+ExitStatus MinimizeFile(const MinimizeArguments& arguments);
+
 struct BenchArguments {
   std::string json;
   double seconds = 0.5;  // of each figure

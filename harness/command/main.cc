@@ -26,6 +26,7 @@ struct Later {
 };
 constexpr Later kLater[] = {
     {"fuzz", "the fuzz targets are under //fuzzers; `bazel run` starts one"},
+    {"emit-c", "a program in its text form is what to send meanwhile (`qpexam fmt`)"},
     {"exec", "there is nothing in its place yet"},
 };
 
@@ -38,6 +39,7 @@ struct Arguments {
   FmtArguments fmt;
   ClausesArguments clauses;
   DiffArguments diff;
+  MinimizeArguments minimize;
   BenchArguments bench;
   ConformArguments conform;
   ReportArguments report;
@@ -133,6 +135,19 @@ void Define(CLI::App* app, Arguments* a) {
   diff->add_option("file", a->diff.files, "programs (default: the corpus)")->type_name("FILE");
   AddJson(diff, &a->diff.json);
 
+  CLI::App* minimize =
+      Command(app, "minimize", "the shortest program that still shows the same finding",
+              "  qpexam minimize found.qpx --provider=faulty:wr-id-truncated --output=short.qpx\n");
+  minimize->add_option("file", a->minimize.file, "a program that shows a finding")
+      ->type_name("FILE")
+      ->required();
+  minimize->add_option("--provider", a->minimize.provider, "on which (default: reference)")
+      ->type_name("NAME");
+  minimize->add_option("--output", a->minimize.output, "write it to FILE")->type_name("FILE");
+  minimize->add_option("--tries", a->minimize.tries, "runs at most (default: 5000)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000));
+
   CLI::App* bench = Command(app, "bench", "how fast it all is on this machine",
                             "  qpexam bench\n  qpexam bench --seconds=2 --json=bench.json\n");
   bench->add_option("--seconds", a->bench.seconds, "of each figure (default: 0.5)")
@@ -210,6 +225,7 @@ ExitStatus Dispatch(const CLI::App& app, const Arguments& a) {
   if (name == "variations") return ListVariations();
   if (name == "clauses") return ListClauses(a.clauses);
   if (name == "diff") return Diff(a.diff);
+  if (name == "minimize") return MinimizeFile(a.minimize);
   if (name == "bench") return Bench(a.bench);
   if (name == "conform") return Conform(a.conform);
   if (name == "report") return CompareReports(a.report);
