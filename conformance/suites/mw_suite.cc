@@ -613,7 +613,7 @@ QPX_TEST(Mw, AVeryLongBind, "WR-MW-020") {
     mr = ibv_reg_mr(bed().pd(), memory, length,
                     kAllAccess | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND);
   }
-  bed().Own(memory, [memory, length] { return munmap(memory, length); });
+  bed().Own(memory, [memory] { return munmap(memory, length); });
   if (mr == nullptr) throw NotApplicable{"2 GiB cannot be registered without pinning"};
   bed().Own(mr, [mr] { return ibv_dereg_mr(mr); });
   Pair& pair = WindowPair();

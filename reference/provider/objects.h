@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -100,6 +101,16 @@ inline Cq* Of(ibv_cq_ex* cq) { return reinterpret_cast<Cq*>(cq); }
 inline Srq* Of(ibv_srq* srq) { return reinterpret_cast<Srq*>(srq); }
 inline Qp* Of(ibv_qp* qp) { return reinterpret_cast<Qp*>(qp); }
 inline Qp* Of(ibv_qp_ex* qp) { return reinterpret_cast<Qp*>(qp); }
+
+// An enumeration that a C program filled in, as the number it is: reading one that holds no
+// enumerator is undefined in C++.
+template <typename Enum>
+uint32_t NumberIn(const Enum& field) {
+  static_assert(sizeof(Enum) == sizeof(uint32_t));
+  uint32_t number;
+  memcpy(&number, &field, sizeof(number));
+  return number;
+}
 
 // How verbs that return a pointer say no.
 inline std::nullptr_t Refuse(int err) {

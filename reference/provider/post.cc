@@ -15,7 +15,7 @@ using model::SendRequest;
 
 // The operation of an opcode; none for FLUSH and ATOMIC_WRITE, which struct ibv_send_wr cannot
 // express (WR-MIX-005), and for numbers that are no opcode.
-std::optional<Operation> OperationOf(ibv_wr_opcode opcode) {
+std::optional<Operation> OperationOf(uint32_t opcode) {
   static const auto table = [] {
     std::array<std::optional<Operation>, 32> t;
     for (const OperationInfo& info : model::AllOperations()) {
@@ -23,8 +23,7 @@ std::optional<Operation> OperationOf(ibv_wr_opcode opcode) {
     }
     return t;
   }();
-  const auto index = static_cast<size_t>(opcode);
-  return index < table.size() ? table[index] : std::nullopt;
+  return opcode < table.size() ? table[opcode] : std::nullopt;
 }
 
 void FillBind(const ibv_send_wr& wr, SendRequest* request) {
@@ -93,7 +92,7 @@ SendRequest Translate(const ibv_send_wr& wr, Operation op, ibv_qp_type type) {
 }
 
 int PostOne(Qp* qp, const ibv_send_wr& wr) {
-  const std::optional<Operation> op = OperationOf(wr.opcode);
+  const std::optional<Operation> op = OperationOf(NumberIn(wr.opcode));
   if (!op.has_value() || wr.num_sge < 0) return EINVAL;
   const SendRequest request = Translate(wr, *op, qp->verbs.qp.qp_type);
   if (model::Faulty(model::Fault::kPostSendWritesMembers)) {

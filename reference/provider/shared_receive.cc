@@ -46,7 +46,10 @@ ibv_srq* CreateSrqEx(ibv_context* context, ibv_srq_init_attr_ex* attr) {
   init.pd = Of(attr->pd)->pd;
   init.max_wr = attr->attr.max_wr;
   init.max_sge = attr->attr.max_sge;
-  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0) init.type = attr->srq_type;
+  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0) {
+    if (NumberIn(attr->srq_type) > IBV_SRQT_TM) return Refuse(EINVAL);
+    init.type = attr->srq_type;
+  }
   if (init.type == IBV_SRQT_XRC) {
     if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) == 0 ||
         (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) == 0)
