@@ -23,7 +23,6 @@ enum Note {
 
 constexpr uint32_t kBasicBlock = 64, kUnit = 16;
 // Of this device: 32 basic blocks would not fit into DS (6 bits).
-constexpr uint32_t kMaxDs = 63;
 
 // A request of a library that may know fewer or more fields than we do.
 template <typename T>
