@@ -11,6 +11,14 @@
 namespace qpexam::model {
 namespace {
 
+// A caller's enum may hold any number, which is looked at as one.
+bool IsMtu(const ibv_mtu& mtu, ibv_mtu most) {
+  static_assert(sizeof(ibv_mtu) == sizeof(uint32_t), "the header's enum is an int");
+  uint32_t number;
+  std::memcpy(&number, &mtu, sizeof(number));
+  return number >= IBV_MTU_256 && number <= static_cast<uint32_t>(most);
+}
+
 constexpr uint32_t k24Bits = 0xffffff;
 
 SendQueue::Shape ShapeOf(const Device& device, const QpInit& init) {
@@ -137,7 +145,7 @@ Status Qp::CheckValues(const ibv_qp_attr& a, int mask) const {
   if (above(IBV_QP_PKEY_INDEX, a.pkey_index, limits.pkey_table_len - 1u)) {
     return {EINVAL, "WR-STATE-009", "pkey_index is beyond the port's table"};
   }
-  if ((mask & IBV_QP_PATH_MTU) != 0 && (a.path_mtu < IBV_MTU_256 || a.path_mtu > limits.port_mtu)) {
+  if ((mask & IBV_QP_PATH_MTU) != 0 && !IsMtu(a.path_mtu, limits.port_mtu)) {
     return {EINVAL, "WR-STATE-009", "path_mtu is none of the port's"};
   }
   return {};
