@@ -971,8 +971,8 @@ int CommandHandler::Multicast(bool attach) {
 int KernelImpl::Execute(Context& context, const Invocation& call) {
   ++command_count;
   // A kernel zeroes what it does not fill.
-  std::memset(call.core_out.data, 0, call.core_out.size);
-  std::memset(call.private_out.data, 0, call.private_out.size);
+  if (call.core_out.size != 0) std::memset(call.core_out.data, 0, call.core_out.size);
+  if (call.private_out.size != 0) std::memset(call.private_out.data, 0, call.private_out.size);
   switch (call.command) {
     case IB_USER_VERBS_CMD_POST_SEND:
     case IB_USER_VERBS_CMD_DEALLOC_PD:

@@ -646,7 +646,8 @@ int PollCq(ibv_cq* cq, int n, ibv_wc* wcs) {
     model::Completion c;
     c.wr_id = model::WrId(wc.wr_id);
     c.status = wc.status;
-    c.opcode = wc.opcode;
+    // On an error the opcode is not valid and may hold any number (WR-COMP-005).
+    if (wc.status == IBV_WC_SUCCESS) c.opcode = wc.opcode;
     c.vendor_err = wc.vendor_err;
     c.byte_len = wc.byte_len;
     c.imm = wc.imm_data;
