@@ -20,13 +20,15 @@ namespace {
 template <typename T>
 T Request(const Invocation& call) {
   T request = {};
-  std::memcpy(&request, call.core_in.data, std::min(sizeof request, call.core_in.size));
+  std::copy_n(call.core_in.data, std::min(sizeof request, call.core_in.size),
+              reinterpret_cast<uint8_t*>(&request));
   return request;
 }
 
 template <typename T>
 int Respond(const Invocation& call, const T& response) {
-  std::memcpy(call.core_out.data, &response, std::min(sizeof response, call.core_out.size));
+  std::copy_n(reinterpret_cast<const uint8_t*>(&response),
+              std::min(sizeof response, call.core_out.size), call.core_out.data);
   return 0;
 }
 
