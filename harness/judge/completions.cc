@@ -892,6 +892,18 @@ void Judge::Impl::Deliver(QpState& qp, Receive& receive, const SeenCompletion& w
   if (message->op == Operation::kRdmaWriteWithImm) return;
   // Bytes that may have changed before they were read are not known.
   TaintPayload(*message);
+  bool tangled = false;  // it fills what it is read from, or one place twice
+  for (uint32_t i = 0; i < receive.sge_count; ++i) {
+    const Sge& to = sges_[receive.first_sge + i];
+    auto meets = [&](const Sge& other) {
+      return to.placed && other.placed && to.offset < other.offset + other.length &&
+             other.offset < to.offset + to.length;
+    };
+    for (uint32_t k = 0; k < i; ++k) tangled |= meets(sges_[receive.first_sge + k]);
+    for (uint32_t k = 0; message->data == Data::kSge && k < message->sge_count; ++k) {
+      tangled |= meets(sges_[message->first_sge + k]);
+    }
+  }
   const uint64_t skip = qp.type == QpType::kUd ? 40 : 0;
   const uint64_t total = message->length + skip;
   uint64_t done = 0;
@@ -906,7 +918,8 @@ void Judge::Impl::Deliver(QpState& qp, Receive& receive, const SeenCompletion& w
       }
       if (at < n) {
         const uint64_t from = done + at - skip;
-        if (message->payload == ~0u || message->payload + from + (n - at) > payloads_.size()) {
+        if (tangled || message->payload == ~0u ||
+            message->payload + from + (n - at) > payloads_.size()) {
           MarkAny(s.block, s.offset + at, n - at, 0);
         } else {
           PutBytes(s.block, s.offset + at, payloads_.data() + message->payload + from,
@@ -989,7 +1002,7 @@ void Judge::Impl::CheckAbsentReceives(QpState& qp) {
     const bool by_address = model::NeedsAddress(qp.type);
     if (by_address ? sender.type != qp.type : sender.peer != self) continue;
     if (!model::IsReliable(sender.type) && !ideal) continue;
-    const RequestId limit = DueUpTo(sender);
+    const RequestId limit = std::min(DueUpTo(sender), SuccessUpTo(sender));
     for (uint32_t i = sender.delivered; i < sender.messages.size(); ++i) {
       Request& r = Of(sender.messages[i]);
       if (r.delivered) continue;

@@ -469,6 +469,31 @@ end
           {"010203040102030405060708", "01020304010203040506070899", "WR-DATA-005"}}});
 }
 
+TEST(Data, EqualValuesOnTheWay) {
+  Check({"a write of what is there already is still on its way",
+         R"(@slow
+store src+8 fill=7 len=8
+start a
+rdma_write_imm a wr_id=1 addr=dst+0 imm=1
+set_sge a addr=dst+128 len=8
+complete a
+start b
+rdma_write b wr_id=2 flags=SIGNALED addr=dst+0
+set_sge b addr=src+8 len=8
+complete b
+poll b.send
+=> wc b 2 SUCCESS RDMA_WRITE
+settle
+=> mem dst 0 07*8
+recv b wr_id=9
+settle
+=> mem dst 0 00*8
+end
+)",
+         {{"b 2 SUCCESS RDMA_WRITE", "b 2 SUCCESS SEND", "WR-COMP-006"},
+          {"=> mem dst 0 00*8", "=> mem dst 0 000000000000000001", "WR-DATA-005"}}});
+}
+
 TEST(Data, DroppedDatagram) {
   Check({"UC: which of two equal messages was dropped is not known",
          R"(@uc

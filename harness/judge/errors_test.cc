@@ -125,6 +125,18 @@ TEST(Errors, ReceiveInTimeForWrite) {
          "poll a.send\n=> wc a 1 RNR_RETRY_EXC_ERR\n", ""}}});
 }
 
+TEST(Errors, BehindOneThatWaits) {
+  Check({"what waits may fail once its receive is there, and takes the rest with it",
+         "@slow\nmw w\nstart a\nsend_inv a wr_id=1 flags=SIGNALED invalidate=w+5\nset_inline a "
+         "addr=src+0 "
+         "len=8\ncomplete a\nsettle\nstart a\nrdma_write a wr_id=2 flags=SIGNALED "
+         "addr=dst+0\nset_sge a "
+         "addr=src+0 len=8\ncomplete a\nrecv b wr_id=9 sge=dst+64:8\nsettle\n=> state a ERR\n=> "
+         "state b "
+         "ERR\npoll a.send expect=2\n=> wc a 1 RETRY_EXC_ERR\n=> wc a 2 WR_FLUSH_ERR\nend\n",
+         {{"=> wc a 2 WR_FLUSH_ERR", "=> wc a 2 SUCCESS RDMA_WRITE", "WR-COMP-003"}}});
+}
+
 TEST(Errors, NoPeer) {
   const std::string write =
       "rdma_write a wr_id=1 flags=SIGNALED addr=dst+0\nset_sge a addr=src+0 len=8\n";

@@ -171,6 +171,7 @@ class Judge::Impl {
   model::RequestFacts::Window WindowFactOf(const Request& r, const QpState& qp, bool* open) const;
   bool Due(QpState& qp, const Request& r);
   RequestId DueUpTo(QpState& qp);
+  RequestId SuccessUpTo(QpState& qp);
   ReceiveQueue* ReceivesOf(QpState& qp) { return qp.srq != kNone ? &srqs_[qp.srq].rq : &qp.rq; }
 
   // --- completions.cc --------------------------------------------------------------------------
@@ -207,7 +208,7 @@ class Judge::Impl {
   void AddEffects(QpState& qp, Request& r);
   void FinishEffects(QpState& qp, Request& r, bool success, bool cannot_have_started);
   void WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* bytes, const uint8_t* unknown,
-                  uint64_t len, Request& r, bool local);
+                  uint64_t len, Request& r, bool local, bool adding = false);
   void PutBytes(uint32_t block, uint64_t offset, const uint8_t* bytes, const uint8_t* unknown,
                 uint64_t len, Clock since);
   void MarkAny(uint32_t block, uint64_t offset, uint64_t len, RequestId writer_only);

@@ -68,7 +68,8 @@ void AddValue(Cell& cell, uint64_t value, uint64_t mask, uint8_t unknown, uint64
     cell.any_old = true;
     ++*counted_any;
   }
-  if (next != cell.value || unknown) {
+  {
+    // Also where nothing differs: that something is on its way is what old values say.
     bool known = false;
     for (int i = 0; i < cell.old_count; ++i) known |= cell.old[i] == cell.value;
     if (!known) {

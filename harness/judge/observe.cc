@@ -101,8 +101,10 @@ void Judge::Impl::GatherRange(uint32_t block, uint64_t offset, uint64_t len, con
       bool known = false;
       if (c.writer != 0 && !c.mixed && !c.open && !cpu) {
         const Request& w = Of(c.writer);
-        if (w.qp == r.qp && r.qp != kNone && !qps_[r.qp].unordered) {
-          if (remote) {
+        if (w.qp == r.qp && r.qp != kNone && !qps_[r.qp].unordered && !w.maybe) {
+          if (w.fate == Fate::kDone && c.local != remote) {
+            known = remote;  // complete before this one was posted
+          } else if (remote) {
             // W->R, W->A, A->R in order; A->A only with a fence (table 2.1).
             known =
                 !c.local && model::IsReliable(qps_[r.qp].type) &&
@@ -137,7 +139,8 @@ bool Judge::Impl::Gather(const Request& r, const QpState& qp) {
 }
 
 void Judge::Impl::WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* bytes,
-                             const uint8_t* unknown, uint64_t len, Request& r, bool local) {
+                             const uint8_t* unknown, uint64_t len, Request& r, bool local,
+                             bool adding) {
   const bool fenced = (r.flags & IBV_SEND_FENCE) != 0;
   ForCells(block, offset, len,
            [&](Cell& c, uint64_t index, unsigned from, unsigned to, uint64_t done) {
@@ -148,7 +151,7 @@ void Judge::Impl::WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* byt
                any = NonZeroBytes(LoadBytes(unknown + done, from, to - from));
              }
              Resolve(c);
-             if (!c.definite() && c.writer != 0 && c.writer != r.id) {
+             if (!c.definite() && c.writer != 0 && c.writer != r.id && !adding) {
                const Request& w = Of(c.writer);
                const bool ordered =
                    w.qp == r.qp && c.local == local && !qps_[r.qp].unordered && !parallel_;
@@ -157,7 +160,7 @@ void Judge::Impl::WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* byt
                  any |= NonZeroBytes(mask);
                } else if (!model::Info(w.op).is_read_or_atomic) {
                  c.overwritten = true;
-               } else if (!local && !fenced) {
+               } else if (!local && !fenced && w.fate != Fate::kDone) {
                  any |= NonZeroBytes(mask);  // an atomic may be passed by a later write (S20)
                }
              }
@@ -375,7 +378,7 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
         next = c.value + r.compare_or_add;
         // Sums do not depend on the order of additions (S19, S31).
         const bool only_adds = !tangled && c.any == 0 && !c.open && !c.receives &&
-                               (c.definite() || (c.adds && !c.local));
+                               (c.definite() || (c.adds && !c.local) || (old_any == 0 && !c.mixed));
         if (only_adds) next_any = 0;
         adds = only_adds;
       } else {
@@ -385,10 +388,11 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
       std::memcpy(bytes, &next, 8);
       const uint64_t mask = ByteMask(next_any);
       std::memcpy(unknown, &mask, 8);
-      const bool was_adds = adds && !c.definite();
+      const bool was_adds = adds && !c.definite() && c.adds;
       const bool other = was_adds && c.writer != 0 && Of(c.writer).qp != r.qp;
-      if (was_adds) c.writer = 0;  // nothing races with an addition but what is not one
-      WriteOnWay(r.block, r.offset, bytes, next_any ? unknown : nullptr, 8, r, false);
+
+      // Nothing races with an addition but what is not one.
+      WriteOnWay(r.block, r.offset, bytes, next_any ? unknown : nullptr, 8, r, false, was_adds);
       c.adds = adds;
       if (was_adds && (other || c.mixed)) c.mixed = true;
     }
@@ -614,11 +618,12 @@ void Judge::Impl::WholeLook(bool settled) {
       if (!qp.alive) continue;
       if (qp.outstanding == 0) continue;
       qp.due_limit = DueUpTo(qp);
+      qp.success_limit = SuccessUpTo(qp);
       for (uint32_t i = qp.head; i < qp.sent.size() && (at_rest || all_sure); ++i) {
         const Request& r = Of(qp.sent[i]);
         if (r.fate != Fate::kOutstanding || !r.in_effect) continue;
         at_rest &= r.id < qp.due_limit;
-        all_sure &= r.sure && r.epoch == epoch_ && !r.maybe;
+        all_sure &= r.sure && r.epoch == epoch_ && !r.maybe && r.id < qp.success_limit;
       }
     }
   }
@@ -636,7 +641,8 @@ void Judge::Impl::WholeLook(bool settled) {
           QpState& qp = qps_[w.qp];
           if (w.id < qp.due_limit) {
             const Prospects prospects = ProspectsOf(w);
-            there = !w.maybe && prospects.may_succeed && !prospects.may_fail && !prospects.may_stay;
+            there = !w.maybe && w.id < qp.success_limit && prospects.may_succeed &&
+                    !prospects.may_fail && !prospects.may_stay;
           } else {
             pending = true;
           }

@@ -542,4 +542,18 @@ RequestId Judge::Impl::DueUpTo(QpState& qp) {
   return ~RequestId{0};
 }
 
+// The first outstanding request that may fail, and with it all behind it.
+RequestId Judge::Impl::SuccessUpTo(QpState& qp) {
+  if (qp.first_unsure == 0 && qp.waiting == 0 && qp.states == StateBit(IBV_QPS_RTS)) {
+    return ~RequestId{0};
+  }
+  for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
+    const Request& r = Of(qp.sent[i]);
+    if (r.fate != Fate::kOutstanding || (r.sure && r.epoch == epoch_)) continue;
+    const Prospects p = ProspectsOf(r);
+    if (p.may_fail || p.may_stay) return r.id;
+  }
+  return ~RequestId{0};
+}
+
 }  // namespace qpexam::judge

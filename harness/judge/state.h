@@ -258,6 +258,7 @@ struct QpState {
   uint32_t seen_visible = 0;      // sent[0 .. seen_visible) are visible to the responder
   uint32_t outstanding = 0;       // accepted, not known to have freed their slot
   RequestId first_unsure = 0;     // earliest outstanding one that may fail
+  RequestId success_limit = 0;    // during one look: see SuccessUpTo()
   uint32_t waiting = 0;           // outstanding ones that are safe but may have to wait
   RequestId due_limit = 0;        // during one look: see DueUpTo()
   bool flushing = false;          // an error or a flush was seen: everything after is flushed
