@@ -818,7 +818,7 @@ Status SendQueue::PostOne(const SendRequest& request, Span<const ibv_sge> list) 
       slot.sge[slot.num_sge++] = Sge{from.addr, from.length, Lkey(from.lkey)};
     }
   }
-  if (request.op == Operation::kTso && request.tso_header_length != 0) {
+  if (request.op == Operation::kTso && request.tso_header != nullptr) {
     std::memcpy(tso_header, request.tso_header, request.tso_header_length);
   }
   posted_.store(position + 1, std::memory_order_release);
@@ -874,7 +874,7 @@ void SendQueue::PostDecoded(const SendRequest& request) {
   } else {
     std::copy(request.sge, request.sge + request.num_sge, sge);
   }
-  if (request.op == Operation::kTso) {
+  if (request.op == Operation::kTso && request.tso_header != nullptr) {
     std::memcpy(tso_header, request.tso_header, request.tso_header_length);
   }
   posted_.store(position + 1, std::memory_order_release);
