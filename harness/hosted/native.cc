@@ -44,7 +44,7 @@ class Attributes {
   T Value(uint16_t id) {
     T value = {};
     Bytes in = In(id);
-    std::memcpy(&value, in.data, std::min(sizeof value, in.size));
+    if (in.size != 0) std::memcpy(&value, in.data, std::min(sizeof value, in.size));
     return value;
   }
 

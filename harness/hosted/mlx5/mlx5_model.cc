@@ -28,7 +28,7 @@ constexpr uint32_t kBasicBlock = 64, kUnit = 16;
 template <typename T>
 T Read(Bytes in) {
   T value = {};
-  std::memcpy(&value, in.data, std::min(sizeof value, in.size));
+  if (in.size != 0) std::memcpy(&value, in.data, std::min(sizeof value, in.size));
   return value;
 }
 
