@@ -79,7 +79,7 @@ void Define(CLI::App* app, Arguments* a) {
   AddJson(check, &a->check.json);
 
   CLI::App* run = Command(app, "run", "run programs on a provider and judge what they did",
-                          "  qpexam run corpus/seeds/manual_page.qpx\n  qpexam run prog.qpx "
+                          "  qpexam run corpus/seeds/01-manual-example.qpx\n  qpexam run prog.qpx "
                           "--provider=faulty:NAME --trace=-\n  qpexam run dir/ --json=report.json "
                           "--quiet\n");
   run->add_option("file", a->run.files, "programs, or folders of them; - is standard input")
