@@ -49,6 +49,27 @@ expect 0 'Exit status: 0 fine, 1 findings' "$qpexam" help
 expect 0 'qpexam run prog.qpx' "$qpexam" help run
 expect 0 'qpexam run prog.qpx' "$qpexam" run --help
 expect 2 'no command "no-such"' "$qpexam" help no-such
+expect 0 "Runs qpexam.s own tests" "$qpexam" help test
+expect 0 'qpexam report before.json' "$qpexam" help report
+expect 0 '^granted-more ' "$qpexam" variations granted-more
+expect 2 'no variation is named "no-such"' "$qpexam" variations no-such
+
+# --- a device that is not here is no typing error ---
+expect 3 'no such device here' "$qpexam" run good.qpx --provider=device:no-such
+expect 3 'no such device here' "$qpexam" check --corpus=. --with=device:no-such
+expect 2 'providers --all. lists the faults' "$qpexam" run good.qpx --provider=faulty:no-such-fault-at-all
+expect 0 '^total ' "$qpexam" check --corpus=. --provider=reference,reference
+
+# --- reports summed up ---
+expect 0 '' "$qpexam" run good.qpx --json=one.json
+expect 0 '^reference: 1 program: 1 conforms' "$qpexam" report one.json
+head -c 40 one.json > cut.json
+expect 2 'cut.json: is no JSON, or was cut off' "$qpexam" report cut.json
+expect 2 'no-such.json: cannot be read' "$qpexam" report no-such.json
+
+# --- a fuzzer's input as a program ---
+printf '\1\2\3\4garbage' > input.bin
+expect 0 '' "$qpexam" fmt --bytes input.bin
 expect 0 '^qpexam [0-9.]+ with rdma-core [0-9.]+ \((dir|tarball|apt|http)\)$' "$qpexam" --version
 expect 2 'help. lists the commands|help no-such' "$qpexam" no-such
 expect 2 '`qpexam help run` shows' "$qpexam" run
@@ -147,7 +168,7 @@ echo '{"schema": "qpexam-trace/1"' > cut.json
 expect 2 'cut.json' "$qpexam" judge cut.json
 expect 2 'unknown provider "refrence"; did you mean reference\?' "$qpexam" run good.qpx --provider=refrence
 expect 2 'not supported in this version' "$qpexam" run good.qpx --provider=vm:rxe
-expect 2 'unknown provider "device:none0"' "$qpexam" check --corpus=mine --with=device:none0
+expect 3 'device:none0: not run: libibverbs finds no such device' "$qpexam" check --corpus=mine --with=device:none0
 expect 2 'one program' "$qpexam" run good.qpx ugly.qpx --trace=t2
 # A good program beside a bad one still runs.
 expect 2 '^good.qpx: conforms$' "$qpexam" run good.qpx unknown.qpx

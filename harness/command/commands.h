@@ -45,10 +45,14 @@ struct FmtArguments {
   std::vector<std::string> files;
   bool check = false;
   bool write = false;
+  bool bytes = false;
 };
 ExitStatus Fmt(const FmtArguments& arguments);
 
-ExitStatus ListVariations();
+struct VariationsArguments {
+  std::vector<std::string> which;  // names of choices, or clauses; empty: all
+};
+ExitStatus ListVariations(const VariationsArguments& arguments);
 
 struct ClausesArguments {
   std::vector<std::string> which;

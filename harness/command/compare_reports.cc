@@ -17,10 +17,15 @@ using Json = nlohmann::ordered_json;
 bool Load(const std::string& path, Json* report) {
   std::string text, why;
   if (!ReadFile(path, &text, &why)) {
-    Say(why);
+    Say(fmt::format("{}: {}", path, why));
     return false;
   }
   *report = Json::parse(text, nullptr, false);
+  if (report->is_discarded()) {
+    Say(fmt::format("{}: is {}; write a report with --json=FILE", path,
+                    text.empty() ? "empty" : "no JSON, or was cut off"));
+    return false;
+  }
   const std::string schema =
       report->is_object() && report->contains("schema") && (*report)["schema"].is_string()
           ? (*report)["schema"].get<std::string>()
@@ -40,6 +45,7 @@ std::string VerdictOf(const Json& provider, const std::string& clause) {
   return (*clauses)[clause].value("verdict", "untested");
 }
 
+// What was run: programs of `check` and `run`, tests of `conform`; then clauses by verdict.
 std::string Sum(const Json& provider) {
   std::map<std::string, size_t> tally;
   if (provider.contains("clauses"))
@@ -48,6 +54,24 @@ std::string Sum(const Json& provider) {
   std::string out;
   for (const auto& [verdict, count] : tally)
     out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, verdict);
+  if (!out.empty()) out = "clauses: " + out;
+  std::map<std::string, size_t> counts;
+  size_t programs = 0, tests = 0;
+  const Json all = provider.value("counts", Json::object());
+  for (const auto& [name, count] : all.items()) {
+    if (!count.is_number_unsigned()) continue;
+    size_t& to = name == "programs" ? programs : name == "tests" ? tests : counts[name];
+    to += count.get<size_t>();
+  }
+  if (programs != 0) {
+    std::string of;
+    for (const auto& [name, count] : counts)
+      if (count != 0) of += fmt::format("{}{} {}", of.empty() ? ": " : ", ", count, name);
+    out = fmt::format("{} program{}{}{}{}", programs, programs == 1 ? "" : "s", of,
+                      out.empty() ? "" : "; ", out);
+  } else if (tests != 0) {
+    out = fmt::format("{} test{}{}{}", tests, tests == 1 ? "" : "s", out.empty() ? "" : "; ", out);
+  }
   return out.empty() ? "nothing ran" : out;
 }
 

@@ -138,7 +138,11 @@ std::string Table(const ProviderReport& provider) {
                        c.tests);
   };
   for (const GroupRow& group : provider.groups) {
-    if (group.counts.tests == 0) continue;
+    const Counts& c = group.counts;
+    // A test may say something of another group's clause.
+    if (c.tests + c.conforms + c.variation + c.warning + c.violation + c.emulated + c.undecided ==
+        0)
+      continue;
     const size_t clauses = catalogue::InGroup(group.name).size();
     all += clauses;
     row(group.name, clauses, group.counts);
@@ -331,6 +335,11 @@ ExitStatus Conform(const ConformArguments& arguments) {
       status = Worse(status, kOurFailure);
     }
     report.interrupted = report.interrupted || end == conform::SuiteEnd::kStopped;
+    if (end == conform::SuiteEnd::kRan && run.tests.empty()) {
+      Say(fmt::format("no test matches --filter={}; `qpexam clauses` names the groups for --group",
+                      arguments.filter));
+      status = Worse(status, kUsage);
+    }
     size_t expected = 0;
     const std::vector<Surprise> surprises =
         conform::Compare(expectations, run, provider.name, provider.version,
@@ -370,6 +379,7 @@ ExitStatus Conform(const ConformArguments& arguments) {
     if (!surprises.empty()) status = Worse(status, kFindings);
   }
   Print(Differences(report));
+  if (report.interrupted) Say("interrupted; this is what was found until then");
   if (json.wanted() && !json.Write(ReportToJson(report))) status = Worse(status, kUsage);
   if (junit.wanted() && !junit.Write(PrintJunit(junit_suites))) status = Worse(status, kUsage);
   if (html.wanted() && !html.Write(PrintHtml(report, PageClauses(), page_tests)))

@@ -3,6 +3,7 @@
 
 #include "harness/command/commands.h"
 #include "harness/command/console.h"
+#include "harness/program/bytes.h"
 #include "harness/program/parse.h"
 #include "harness/program/print.h"
 
@@ -15,6 +16,14 @@ ExitStatus Fmt(const FmtArguments& arguments) {
     if (!ReadFile(file, &text, &why)) {
       Say(fmt::format("{}: {}", file, why));
       status = kUsage;
+      continue;
+    }
+    if (arguments.bytes) {
+      // Every string of bytes is a Program: that is what the fuzzers' engines work on.
+      Program program =
+          ProgramFromBytes(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+      Rename(&program);
+      Print(PrintProgram(program));
       continue;
     }
     ParseResult parsed = ParseProgram(text, file);

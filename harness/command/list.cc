@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "conformance/catalogue/catalogue.h"
 #include "harness/command/commands.h"
@@ -90,18 +91,34 @@ ExitStatus ListProviders(const ProvidersArguments& arguments) {
   return kFine;
 }
 
-ExitStatus ListVariations() {
-  Print(Wrapped("Where the specification allows several behaviours. The first outcome is what the "
+ExitStatus ListVariations(const VariationsArguments& arguments) {
+  std::set<std::string> unknown(arguments.which.begin(), arguments.which.end());
+  auto wanted = [&](const model::ChoiceInfo& choice) {
+    if (arguments.which.empty()) return true;
+    bool named = false;
+    for (const std::string& which : arguments.which) {
+      if (which != choice.name && which != choice.clause) continue;
+      unknown.erase(which);
+      named = true;
+    }
+    return named;
+  };
+  if (arguments.which.empty())
+    Print(
+        Wrapped("Where the specification allows several behaviours. The first outcome is what the "
                 "reference does; a provider that takes another conforms as well.",
                 0) +
         "\n");
   for (const model::ChoiceInfo& choice : model::AllChoices()) {
+    if (!wanted(choice)) continue;
     Print(
         fmt::format("\n{}  ({})\n  {}\n", choice.name, choice.clause, Wrapped(choice.question, 2)));
     for (size_t i = 0; i < choice.outcomes.size(); i++)
       Print(fmt::format("    {}. {}\n", i, Wrapped(choice.outcomes[i], 7)));
   }
-  return kFine;
+  for (const std::string& which : unknown)
+    Say(fmt::format("no variation is named \"{}\"; `qpexam variations` lists them", which));
+  return unknown.empty() ? kFine : kUsage;
 }
 
 namespace {

@@ -37,6 +37,7 @@ struct Arguments {
   JudgeArguments judge;
   ProvidersArguments providers;
   FmtArguments fmt;
+  VariationsArguments variations;
   ClausesArguments clauses;
   DiffArguments diff;
   MinimizeArguments minimize;
@@ -59,8 +60,10 @@ void AddJson(CLI::App* command, std::string* json) {
 
 void Define(CLI::App* app, Arguments* a) {
   app->require_subcommand(1);
-  app->footer(std::string("qpexam help COMMAND shows a command's options and examples.\n") +
-              kExitStatuses);
+  app->footer(
+      std::string("qpexam help COMMAND shows a command's options and examples. In the tree, "
+                  "`./qpexam test`\nruns qpexam's own tests.\n") +
+      kExitStatuses);
   app->set_version_flag("--version", "qpexam " + std::string(kToolVersion) + " with rdma-core " +
                                          RDMA_CORE_VERSION + " (" + RDMA_CORE_FROM + ")");
 
@@ -68,10 +71,14 @@ void Define(CLI::App* app, Arguments* a) {
                             "  qpexam check\n  qpexam check --with=device:mlx5_0 "
                             "--json=report.json\n  qpexam check --provider=reference "
                             "--filter=atomic\n");
-  check->add_option("--provider", a->check.providers, "only these (may be given more than once)")
-      ->type_name("NAME");
+  check
+      ->add_option("--provider", a->check.providers,
+                   "only these (default: all that need no hardware)")
+      ->type_name("P[,P...]")
+      ->delimiter(',');
   check->add_option("--with", a->check.with, "these as well, such as device:mlx5_0")
-      ->type_name("NAME");
+      ->type_name("P[,P...]")
+      ->delimiter(',');
   check->add_option("--corpus", a->check.corpus, "a folder of .qpx files instead of the tree's")
       ->type_name("DIR");
   check->add_option("--filter", a->check.filter, "only programs with TEXT in their path")
@@ -113,10 +120,17 @@ void Define(CLI::App* app, Arguments* a) {
       ->required();
   CLI::Option* fmt_check =
       fmt->add_flag("--check", a->fmt.check, "only say which are not in it (status 1)");
-  fmt->add_flag("--write", a->fmt.write, "rewrite the files")->excludes(fmt_check);
+  CLI::Option* fmt_write =
+      fmt->add_flag("--write", a->fmt.write, "rewrite the files")->excludes(fmt_check);
+  fmt->add_flag("--bytes", a->fmt.bytes, "the files are a fuzzer's inputs: print them as programs")
+      ->excludes(fmt_check)
+      ->excludes(fmt_write);
 
-  Command(app, "variations", "where the specification allows several behaviours",
-          "  qpexam variations\n");
+  CLI::App* variations =
+      Command(app, "variations", "where the specification allows several behaviours",
+              "  qpexam variations\n  qpexam variations granted-more\n");
+  variations->add_option("which", a->variations.which, "a variation by its name, or a clause")
+      ->type_name("NAME|ID");
 
   CLI::App* clauses = Command(app, "clauses", "the clauses of the specification",
                               "  qpexam clauses\n  qpexam clauses ATOM\n  qpexam clauses "
@@ -192,8 +206,9 @@ void Define(CLI::App* app, Arguments* a) {
   conform->add_option("--html", a->conform.html, "write a page to DIR/index.html")
       ->type_name("DIR");
 
-  CLI::App* report = Command(app, "report", "what two reports differ in, clause by clause",
-                             "  qpexam report before.json after.json\n");
+  CLI::App* report = Command(app, "report", "a report summed up, or what two differ in",
+                             "  qpexam report report.json\n  qpexam report before.json "
+                             "after.json\n");
   report->add_option("a", a->report.a, "a report (qpexam-report/1)")->type_name("A")->required();
   report->add_option("b", a->report.b, "another; without it A is summed up")->type_name("B");
 
@@ -211,6 +226,19 @@ ExitStatus Help(const CLI::App& app, const std::string& name) {
     Print(command->help());
     return kFine;
   }
+  if (name == "test") {
+    Print(
+        "./qpexam test [TARGET...] [--config=asan|tsan]\n\n"
+        "Runs qpexam's own tests (`bazel test`; default: all of them, at -O2). A command of the "
+        "tree's\nlauncher: an installed qpexam has none.\n\nExamples:\n  ./qpexam test\n  ./qpexam "
+        "test //reference/... --config=asan\n");
+    return kFine;
+  }
+  for (const Later& later : kLater) {
+    if (name != later.name) continue;
+    Say(name + " is not part of this version; " + later.instead);
+    return kUsage;
+  }
   Say("there is no command \"" + name + "\"; `qpexam help` lists them");
   return kUsage;
 }
@@ -222,7 +250,7 @@ ExitStatus Dispatch(const CLI::App& app, const Arguments& a) {
   if (name == "judge") return JudgeTrace(a.judge);
   if (name == "providers") return ListProviders(a.providers);
   if (name == "fmt") return Fmt(a.fmt);
-  if (name == "variations") return ListVariations();
+  if (name == "variations") return ListVariations(a.variations);
   if (name == "clauses") return ListClauses(a.clauses);
   if (name == "diff") return Diff(a.diff);
   if (name == "minimize") return MinimizeFile(a.minimize);

@@ -97,6 +97,7 @@ ExitStatus MinimizeFile(const MinimizeArguments& arguments) {
   } else {
     Print(text);
   }
+  if (stop.load()) Say("interrupted; this is the shortest that was found until then");
   return stop.load() ? kInterrupted : kFine;
 }
 

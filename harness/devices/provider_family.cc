@@ -78,13 +78,23 @@ bool FindProvider(std::string_view name, ProviderInfo* info, std::string* why) {
       }
     }
   }
+  if (known_family && word == "device" && name.size() > word.size() + 1) {
+    *info = ProviderInfo();
+    info->name = name;
+    info->kind = ProviderKind::kDevice;
+    info->why_unavailable = "libibverbs finds no such device here" +
+                            (closest.empty() ? "; `qpexam providers` lists those it finds"
+                                             : "; did you mean " + closest + "?");
+    return true;
+  }
   *why = "unknown provider \"" + std::string(name) + "\"";
   if (!known_family) {
     for (const Later& later : kLater)
       if (later.family == word) *why += ": " + std::string(later.what);
   }
-  *why += closest.empty() ? "; `qpexam providers` lists what there is"
-                          : "; did you mean " + closest + "?";
+  *why += !closest.empty()   ? "; did you mean " + closest + "?"
+          : word == "faulty" ? "; `qpexam providers --all` lists the faults"
+                             : "; `qpexam providers` lists what there is";
   return false;
 }
 

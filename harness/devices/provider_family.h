@@ -53,7 +53,9 @@ struct RegisterFamily {
 
 // Everything that can be named on this machine.
 std::vector<ProviderInfo> AllProviders();
-// By name; false with *why (what is wrong, and what to write instead) for an unknown one.
+// By name; false with *why (what is wrong, and what to write instead) for an unknown one. A name of
+// a family whose members are this machine's (device:mlx5_0) is never unknown: where there is no
+// such member, its why_unavailable says so.
 bool FindProvider(std::string_view name, ProviderInfo* info, std::string* why);
 std::unique_ptr<DeviceSession> OpenProvider(const ProviderInfo& info, std::string* why);
 

@@ -352,7 +352,7 @@ bool Parser::CallLine(const std::vector<Token>& tokens, size_t first) {
     }
     if (next == positional.size()) {
       return Fail(token.column, fmt::format("'{}' is not expected here", token.text),
-                  "arguments behind the names are written WORD=VALUE");
+                  "arguments behind the names are written WORD=VALUE; was the line cut off?");
     }
     if (!Positional(*positional[next], token, &call)) return false;
     ++next;
