@@ -15,6 +15,8 @@
 
 namespace qpexam {
 
+struct Program;
+
 // How a wait or a settle ended.
 enum class Rest : uint8_t {
   kIdle,      // nothing can happen any more unless a further call is made (virtual time)
@@ -46,6 +48,10 @@ class DeviceSession {
     (void)type;
     return ibv_create_qp_ex(context, attr);
   }
+
+  // Lowers the capacities that a Program left at the language's defaults (sge, inline) to what this
+  // provider has. Who runs a Program judges it as it then is.
+  virtual void FitDefaults(Program* program) const { (void)program; }
 
   // Waiting. BeginWait() starts the bound of one wait; Step() lets work go on for a moment and
   // returns false once the wait is over, for the reason that `rest` then says.

@@ -37,6 +37,9 @@ class ObjectMemory : public SharedMemory {
   ObjectMemory(KernelImpl& kernel, Context& context, HostedObject& object)
       : kernel_(kernel), context_(context), object_(object) {}
   Mapping Allocate(size_t size) override { return kernel_.Allocate(context_, size, &object_); }
+  Mapping AllocateDevicePages(size_t size, uint32_t owner) override {
+    return kernel_.AllocateDevicePages(context_, size, owner, &object_);
+  }
 
  private:
   KernelImpl& kernel_;
@@ -337,9 +340,13 @@ int CommandHandler::RegMr() {
   auto request = Request<ib_uverbs_reg_mr>(call_);
   HostedPd* pd = FindPd(request.pd_handle);
   if (pd == nullptr) return EINVAL;
-  // A region's key is its index; lkey and rkey are equal, as on rxe and mlx5.
+  // A region's key is its index; lkey and rkey are equal, as on rxe and mlx5. Devices with short
+  // keys use them again.
+  const uint32_t key_mask = static_cast<uint32_t>((uint64_t{1} << model().traits().key_bits) - 1);
   model::KeyChoice keys;
-  keys.lkey = keys.rkey = (k_.next_key_++ << 8 | 0x5a) | k_.freedom.key_high_bits;
+  do {
+    keys.lkey = keys.rkey = ((k_.next_key_++ << 8 | 0x5a) | k_.freedom.key_high_bits) & key_mask;
+  } while (k_.fabric.FindMr(model::Lkey(*keys.lkey)) != nullptr);
   uint64_t iova = request.access_flags & IBV_ACCESS_ZERO_BASED ? 0 : request.hca_va;
   model::Result<model::Mr> mr =
       c_.engine->RegMr(pd->pd, MutBytes{reinterpret_cast<uint8_t*>(request.start), request.length},
@@ -447,7 +454,10 @@ int CommandHandler::CreateAh() {
   model::Result<model::Ah> ah = c_.engine->CreateAh(pd->pd, a);
   if (!ah.ok()) return ah.status.err;
   object->ah = ah.value;
-  object->facts.number = k_.next_ah_++;
+  // 16 bits, which is all that some devices have.
+  do {
+    object->facts.number = k_.next_ah_ = k_.next_ah_ % 0xffff + 1;
+  } while (k_.ahs_.count(object->facts.number) != 0);
   HostedAh* made = c_.ahs.Add(std::move(object));
   ah.value->owner = made;
   Command command;
@@ -702,11 +712,17 @@ int CommandHandler::DestroySrq() {
 // --- Queue pairs ---------------------------------------------------------------------------------
 
 uint32_t CommandHandler::NewQpNumber() {
-  // 24 bits; 0 and 1 are special.
-  do {
-    k_.next_qp_ = (k_.next_qp_ + k_.freedom.qp_number_step) & 0xffffff;
-    if (k_.next_qp_ < 2) k_.next_qp_ += 2 + (k_.random_++ & 0xff);
-  } while (k_.qps_.count(k_.next_qp_) != 0);
+  // 0 and 1 are special.
+  const DeviceTraits& traits = model().traits();
+  const uint32_t mask = (uint32_t{1} << traits.qp_number_bits) - 1;
+  auto taken = [&](uint32_t number) {
+    if (traits.qp_numbers_modulo == 0) return k_.qps_.count(number) != 0;
+    return std::any_of(k_.qps_.begin(), k_.qps_.end(), [&](const auto& qp) {
+      return (qp.first - number) % traits.qp_numbers_modulo == 0;
+    });
+  };
+  k_.next_qp_ = (k_.next_qp_ + k_.freedom.qp_number_step) & mask;
+  while (k_.next_qp_ < 2 || taken(k_.next_qp_)) k_.next_qp_ = (k_.next_qp_ + 1) & mask;
   return k_.next_qp_;
 }
 

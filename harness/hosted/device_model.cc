@@ -1,12 +1,14 @@
 #include "harness/hosted/device_model.h"
 
+#include <cerrno>
+
 namespace qpexam::hosted {
 
 void DecodedSend::Clear() {
   request = model::SendRequest();
   sge.clear();
   inline_data.clear();
-  ah_number = ah_handle = mw_rkey = mr_lkey = 0;
+  ah_number = ah_handle = mw_rkey = mr_lkey = native_index = 0;
   carries_wr_id = false;
   slots = 1;
   fails_with = IBV_WC_LOC_QP_OP_ERR;
@@ -28,5 +30,9 @@ Mapping DeviceModel::MapDevicePage(uint64_t, size_t, SharedMemory&) { return Map
 std::vector<Doorbell> DeviceModel::OnWrite(const Mapping&, uint64_t, Bytes) { return {}; }
 
 void DeviceModel::Retire(Queue&, uint32_t) {}
+
+void DeviceModel::Express(NativeCompletion*) const {}
+
+int DeviceModel::AnswerNative(uint16_t, uint16_t, NativeAttributes&) { return EPROTONOSUPPORT; }
 
 }  // namespace qpexam::hosted

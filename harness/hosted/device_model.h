@@ -29,6 +29,8 @@ struct Mapping {
   uint64_t offset = 0;
   uint8_t* data = nullptr;
   size_t size = 0;
+  // Of device pages that were allocated for a queue: what the model knows them by.
+  uint32_t owner = 0;
 };
 
 // Where a device model gets the memory it shares with the provider. Freed with the object that the
@@ -37,6 +39,9 @@ class SharedMemory {
  public:
   virtual ~SharedMemory() = default;
   virtual Mapping Allocate(size_t size) = 0;
+  // Whole pages whose stores reach OnWrite(), for devices that give each queue its own. `owner` is
+  // Mapping::owner.
+  virtual Mapping AllocateDevicePages(size_t size, uint32_t owner) = 0;
 };
 
 // A queue as the provider's memory holds it.
@@ -54,6 +59,10 @@ struct Queue {
   uint32_t entries = 0;  // slots of the ring
   uint32_t stride = 0;   // bytes a slot
   uint32_t max_sge = 0, max_inline = 0;
+
+  // Of a work queue: the part of its CQ that its completions go to. They keep their order within
+  // a part alone; most devices have one.
+  uint32_t lane = 0;
 
   // Free-running. Work queues: the next entry that the device reads. CQ: the next it writes.
   uint32_t next = 0;
@@ -156,6 +165,7 @@ struct DecodedSend {
   uint32_t mw_rkey = 0;        // BIND_MW: the window's current rkey
   uint32_t mr_lkey = 0;        // BIND_MW
   bool carries_wr_id = false;  // some devices never see it
+  uint32_t native_index = 0;   // what a CQE calls the entry, where it is not its place
   uint32_t slots = 1;
   ibv_wc_status fails_with = IBV_WC_LOC_QP_OP_ERR;
   // What is wrong with the WQE whether or not the device executes it (findings of kind `wqe`).
@@ -180,7 +190,7 @@ struct DecodedReceive {
 struct NativeCompletion {
   model::Completion completion;  // wr_id: as decoded, where the WQE carries it
   uint32_t entry = 0;            // free-running index of the work queue entry it completes
-  uint32_t native_index = 0;     // receives: DecodedReceive::native_index
+  uint32_t native_index = 0;     // as decoded
   const Queue* work_queue = nullptr;
   const QpFacts* qp = nullptr;
   const SrqFacts* srq = nullptr;  // a receive from a shared queue
@@ -197,6 +207,18 @@ struct DeviceTraits {
   model::QpTypeMask types;
   uint8_t link_layer;
   uint32_t max_inline;
+  uint32_t qp_number_bits = 24;
+  // Numbers of QPs that live at the same time differ modulo this, where the library relies on it.
+  uint32_t qp_numbers_modulo = 0;
+  uint32_t key_bits = 32;
+};
+
+// The attributes of a native ioctl method; empty where the caller gave none.
+class NativeAttributes {
+ public:
+  virtual ~NativeAttributes() = default;
+  virtual Bytes In(uint16_t id) = 0;
+  virtual MutBytes Out(uint16_t id) = 0;
 };
 
 class DeviceModel {
@@ -211,10 +233,15 @@ class DeviceModel {
   // A store of the provider into a device page of `region`. Returns what it rings.
   virtual std::vector<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored);
   // Reads the entry at queue.next.
-  virtual Visibility DecodeSend(const Queue& queue, DecodedSend* out) = 0;
+  virtual Visibility DecodeSend(Queue& queue, DecodedSend* out) = 0;
   virtual Visibility DecodeReceive(Queue& queue, DecodedReceive* out) = 0;
   // The device is done with `slots` entries and says so in shared memory, where it does.
   virtual void Retire(Queue& queue, uint32_t slots);
+  // Takes from a completion what this device's CQEs have no room for; the library can only report
+  // what is left.
+  virtual void Express(NativeCompletion* native) const;
+  // A native ioctl method of the provider's own. EPROTONOSUPPORT: there is none.
+  virtual int AnswerNative(uint16_t object, uint16_t method, NativeAttributes& attributes);
   // Writes a CQE at queue.next and advances it. False: the CQ is full (an overrun).
   virtual bool Encode(CqFacts& cq, const NativeCompletion& completion) = 0;
   // RESET empties the queues.

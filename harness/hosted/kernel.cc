@@ -144,7 +144,7 @@ KernelImpl::~KernelImpl() {
   for (const auto& device : devices_) qpx_seam_remove_device(device->name.c_str());
   for (const auto& context : contexts_) {
     if (context->fd >= 0) Close(*context);
-    for (auto& [offset, m] : context->memory) memory.Free(m.mapping.data, m.mapping.size);
+    for (auto& [offset, m] : context->memory) FreeMemory(m);
   }
   qpx_seam_set_hooks(nullptr);
   g_kernel = nullptr;
@@ -246,13 +246,35 @@ Mapping KernelImpl::Allocate(Context& context, size_t size, HostedObject* owner)
   return m;
 }
 
+Mapping KernelImpl::AllocateDevicePages(Context& context, size_t size, uint32_t number,
+                                        HostedObject* owner) {
+  Mapping m;
+  m.size = (size + 0xfff) & ~size_t{0xfff};
+  m.data = memory.Allocate(m.size, GuardedMemory::Alignment::kPage);
+  m.offset = next_offset_;
+  m.owner = number;
+  next_offset_ += m.size;
+  MappedMemory record;
+  record.mapping = m;
+  record.device_page = true;
+  context.memory.emplace(m.offset, record);
+  pages_[reinterpret_cast<uintptr_t>(m.data)] = Page{&context, m};
+  owner->mappings.push_back(m.offset);
+  return m;
+}
+
+void KernelImpl::FreeMemory(const MappedMemory& m) {
+  if (m.device_page) pages_.erase(reinterpret_cast<uintptr_t>(m.mapping.data));
+  memory.Free(m.mapping.data, m.mapping.size);
+}
+
 void KernelImpl::ReleaseMemory(Context& context, HostedObject& object) {
   for (uint64_t offset : object.mappings) {
     auto it = context.memory.find(offset);
     if (it == context.memory.end()) continue;
     it->second.owned = false;
     if (it->second.mapped == 0) {
-      memory.Free(it->second.mapping.data, it->second.mapping.size);
+      FreeMemory(it->second);
       context.memory.erase(it);
     }
   }
@@ -267,6 +289,11 @@ class PageAllocator : public SharedMemory {
     Mapping m;
     m.size = (size + 0xfff) & ~size_t{0xfff};
     m.data = memory_.Allocate(m.size, GuardedMemory::Alignment::kPage);
+    return m;
+  }
+  Mapping AllocateDevicePages(size_t size, uint32_t owner) override {
+    Mapping m = Allocate(size);
+    m.owner = owner;
     return m;
   }
 
@@ -315,9 +342,8 @@ int KernelImpl::Munmap(Context& context, void* address, size_t length) {
   MappedMemory& m = it->second;
   if (--m.mapped == 0) {
     context.mapped_.erase(found);
-    if (m.device_page) pages_.erase(reinterpret_cast<uintptr_t>(m.mapping.data));
     if (!m.owned) {
-      memory.Free(m.mapping.data, m.mapping.size);
+      FreeMemory(m);
       context.memory.erase(it);
     }
   }
@@ -333,6 +359,10 @@ int KernelImpl::MmioStore(uint8_t* address, const void* bytes, size_t size) {
   const Page page = it->second;
   uint64_t offset = at - it->first;
   if (offset >= page.mapping.size) return 0;
+  if (size > page.mapping.size - offset) {
+    Misuse("wqe", fmt::format("a store of {} bytes runs {} bytes over the end of its device page",
+                              size, size - (page.mapping.size - offset)));
+  }
   std::memcpy(address, bytes, std::min<size_t>(size, page.mapping.size - offset));
   for (const Doorbell& bell : page.context->model().OnWrite(
            page.mapping, offset, Bytes{static_cast<const uint8_t*>(bytes), size})) {

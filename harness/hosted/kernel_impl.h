@@ -70,6 +70,7 @@ struct PendingSend {
   model::Operation op;
   uint32_t entry;
   uint32_t slots;
+  uint32_t native_index;
 };
 struct PendingReceive {
   uint64_t token;
@@ -189,6 +190,7 @@ class KernelImpl : public model::AsyncSink {
   void Close(Context& context);
   int MmioStore(uint8_t* address, const void* bytes, size_t size);
   Mapping Allocate(Context& context, size_t size, HostedObject* owner);
+  Mapping AllocateDevicePages(Context& context, size_t size, uint32_t number, HostedObject* owner);
   void ReleaseMemory(Context& context, HostedObject& object);
 
   // --- commands.cc
@@ -220,6 +222,7 @@ class KernelImpl : public model::AsyncSink {
   void DestroySrq(HostedSrq& srq);
   void Raise(HostedObject& object, ibv_event_type type);
   uint32_t PurgeAsync(HostedObject& object);
+  void FreeMemory(const MappedMemory& memory);
   void Misuse(std::string_view kind, const std::string& what);
 
   std::vector<std::unique_ptr<HostedDevice>> devices_;

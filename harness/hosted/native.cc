@@ -17,7 +17,7 @@
 namespace qpexam::hosted {
 namespace {
 
-class Attributes {
+class Attributes : public NativeAttributes {
  public:
   explicit Attributes(ib_uverbs_ioctl_hdr* header) : header_(header) {}
 
@@ -28,13 +28,13 @@ class Attributes {
     return nullptr;
   }
   // Up to 8 bytes of input travel in the attribute itself.
-  Bytes In(uint16_t id) {
+  Bytes In(uint16_t id) override {
     ib_uverbs_attr* a = Find(id);
     if (a == nullptr) return Bytes{};
     if (a->len <= sizeof a->data) return {reinterpret_cast<const uint8_t*>(&a->data), a->len};
     return {reinterpret_cast<const uint8_t*>(a->data), a->len};
   }
-  MutBytes Out(uint16_t id) {
+  MutBytes Out(uint16_t id) override {
     ib_uverbs_attr* a = Find(id);
     if (a == nullptr) return MutBytes{};
     a->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
@@ -74,6 +74,9 @@ int KernelImpl::Native(Context& context, ib_uverbs_ioctl_hdr* header) {
     fd->data_s64 = context.async_fd;
     fd->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
     return 0;
+  }
+  if ((header->method_id | header->object_id) & (1u << UVERBS_ID_NS_SHIFT)) {
+    return context.model().AnswerNative(header->object_id, header->method_id, attributes);
   }
   if (header->object_id != UVERBS_OBJECT_DEVICE) return EPROTONOSUPPORT;
   switch (header->method_id) {

@@ -87,6 +87,7 @@ struct WatchedQp {
 // A CQE that was written and that the library has yet to return.
 struct WrittenCqe {
   model::Completion completion;
+  uint32_t lane = 0;      // Queue::lane
   bool optional = false;  // its QP was reset or destroyed: WR-COMP-013
 };
 
@@ -661,6 +662,10 @@ int PollCq(ibv_cq* cq, int n, ibv_wc* wcs) {
     c.dlid_path_bits = wc.dlid_path_bits;
     g_oracle->MatchCompletion(*w, c, kAllFields);
   }
+  // What is left of a QP that ended may come or not; it does not break the CQ.
+  if (got < 0) {
+    g_oracle->Find("cqe", "WR-COMP-013", fmt::format("ibv_poll_cq() failed with {}", got));
+  }
   if (got > n) {
     g_oracle->Find("cqe", "WR-COMP-015", fmt::format("ibv_poll_cq() of {} returned {}", n, got));
   }
@@ -677,6 +682,8 @@ int StartPoll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
     g_oracle->ReadEx(cq);
   } else if (rc == ENOENT) {
     g_oracle->CheckEmpty(*w, "ibv_start_poll()");
+  } else if (attr->comp_mask == 0) {
+    g_oracle->Find("cqe", "WR-COMP-013", fmt::format("ibv_start_poll() failed with {}", rc));
   }
   g_oracle->CheckLocks("ibv_start_poll()", "WR-CQX-001");
   return rc;
@@ -771,18 +778,41 @@ void SeamOracle::Impl::MatchCompletion(WatchedCq& cq, const model::Completion& s
     return w.completion.wr_id == seen.wr_id && w.completion.status == seen.status &&
            (!(fields & kQpNum) || w.completion.qp_num == seen.qp_num);
   };
-  while (!cq.written.empty() && cq.written.front().optional && !same(cq.written.front())) {
-    cq.written.pop_front();
+  // Each part of a CQ has an order of its own: the next of any part may come.
+  auto next = cq.written.end(), expected = cq.written.end();
+  std::vector<uint32_t> passed;
+  for (auto it = cq.written.begin(); it != cq.written.end(); ++it) {
+    if (std::find(passed.begin(), passed.end(), it->lane) != passed.end()) continue;
+    if (same(*it)) {
+      next = it;
+      break;
+    }
+    if (it->optional) continue;
+    passed.push_back(it->lane);
+    if (expected == cq.written.end()) expected = it;
   }
-  if (cq.written.empty()) {
+  if (next == cq.written.end()) next = expected;
+  if (next == cq.written.end()) {
+    cq.written.clear();
     FindLocked("cqe", "WR-COMP-015",
                fmt::format("a completion (wr_id {:#x}, status {}) was returned that the device did "
                            "not write",
                            seen.wr_id.value, ibv_wc_status_str(seen.status)));
     return;
   }
-  const model::Completion want = cq.written.front().completion;
-  cq.written.pop_front();
+  const model::Completion want = next->completion;
+  // With it go those of a QP that was reset, of the same part: they will not come any more.
+  const uint32_t lane = next->lane;
+  size_t before = next - cq.written.begin();
+  cq.written.erase(next);
+  for (size_t i = 0; i < before;) {
+    if (cq.written[i].lane == lane && cq.written[i].optional) {
+      cq.written.erase(cq.written.begin() + i);
+      --before;
+    } else {
+      ++i;
+    }
+  }
   std::string text;
   const char* clause = nullptr;
   auto differs = [&](const char* of, bool is_same, const char* field, uint64_t w, uint64_t got) {
@@ -863,6 +893,8 @@ SeamOracle::~SeamOracle() {
 }
 
 void SeamOracle::Attach(ibv_context* context) { impl_->Attach(context); }
+
+void SeamOracle::Watch(ibv_qp_ex* qp) { WrapQp(qp, impl_->Qp(qp)); }
 
 std::vector<SeamFinding> SeamOracle::Take() {
   impl_->CheckLocks("a call", "");
@@ -947,6 +979,7 @@ void SeamOracle::OnCompletion(const CqFacts& cq, const NativeCompletion& native)
   WatchedCq& w = *impl_->CqLocked(reinterpret_cast<const void*>(cq.queue.library_object));
   WrittenCqe written;
   written.completion = native.completion;
+  written.lane = native.work_queue->lane;
   const Queue& queue = *native.work_queue;
   const void* object = reinterpret_cast<const void*>(queue.library_object);
   Entries* entries = nullptr;

@@ -37,6 +37,8 @@ class SeamOracle : public SeamObserver {
   // Stands in front of a context that was opened on a device of the kernel. Needed once for each
   // context, before its first CQ and QP.
   void Attach(ibv_context* context);
+  // And in front of a QP that a vendor's own call made, behind libibverbs' back.
+  void Watch(ibv_qp_ex* qp);
 
   // What was found since the last call, in order; the same finding once.
   std::vector<SeamFinding> Take();

@@ -60,7 +60,7 @@ void KernelImpl::ReadSendQueue(HostedQp& qp) {
       // What the caller gave, not what the device makes of it.
       observer->OnSend(qp.facts, visibility, d);
     }
-    PendingSend pending = {next_token_++, r.wr_id.value, r.op, sq.next, d.slots};
+    PendingSend pending = {next_token_++, r.wr_id.value, r.op, sq.next, d.slots, d.native_index};
     if (visibility == Visibility::kMalformed) {
       // The engine executes a request that no QP of a connected type takes: it fails with the
       // status of an operation that the QP cannot do, IBV_WC_LOC_QP_OP_ERR.
@@ -160,6 +160,7 @@ void KernelImpl::OnCompletion(HostedCq& cq, const model::Completion& completion)
     native.completion.wr_id = model::WrId(it->wr_id);
     native.op = it->op;
     native.entry = it->entry;
+    native.native_index = it->native_index;
     native.work_queue = &qp->facts.sq;
     if (completion.status == IBV_WC_SUCCESS) {
       native.completion.opcode = model::Info(it->op).send_wc_opcode;
@@ -168,6 +169,7 @@ void KernelImpl::OnCompletion(HostedCq& cq, const model::Completion& completion)
     qp->sends.erase(it);
     model.Retire(qp->facts.sq, slots);
   }
+  model.Express(&native);
   // One that is late makes those behind it late.
   if (freedom.late_completions || !cq.held.empty()) {
     cq.held.push_back(native);

@@ -79,7 +79,8 @@ void SendFrame(int fd, char kind, std::string_view body) {
       record->index.store(i);
       record->call.store(0);
       record->phase.store(static_cast<uint32_t>(Phase::kRunning));
-      const Program& program = programs[i];
+      Program program = programs[i];
+      session->FitDefaults(&program);
       RunResult result;
       result.index = i;
       if (!session->detects_undefined()) {

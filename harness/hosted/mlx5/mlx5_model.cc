@@ -147,7 +147,7 @@ class Mlx5Model : public DeviceModel {
     return size <= 4096 ? memory.Allocate(size) : Mapping();
   }
   std::vector<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored) override;
-  Visibility DecodeSend(const Queue& q, DecodedSend* out) override;
+  Visibility DecodeSend(Queue& q, DecodedSend* out) override;
   Visibility DecodeReceive(Queue& q, DecodedReceive* out) override;
   bool Encode(CqFacts& cq, const NativeCompletion& native) override;
   void Reset(QpFacts& qp) override { qp.sq.next = qp.rq.next = 0; }
@@ -395,7 +395,7 @@ bool Mlx5Model::DecodeUmr(const uint8_t* segments, uint32_t size, DecodedSend* o
   return true;
 }
 
-Visibility Mlx5Model::DecodeSend(const Queue& q, DecodedSend* out) {
+Visibility Mlx5Model::DecodeSend(Queue& q, DecodedSend* out) {
   if (!q.exists()) return Visibility::kNotYet;
   const uint32_t posted = be32toh(LoadShared32(q.doorbell_record)) & 0xffff;
   if (posted == (q.next & 0xffff)) return Visibility::kNotYet;

@@ -183,7 +183,7 @@ class RxeModel : public DeviceModel {
     }
   }
 
-  Visibility DecodeSend(const Queue& q, DecodedSend* out) override;
+  Visibility DecodeSend(Queue& q, DecodedSend* out) override;
   Visibility DecodeReceive(Queue& q, DecodedReceive* out) override;
 
   void Retire(Queue& q, uint32_t slots) override {
@@ -260,7 +260,7 @@ class RxeModel : public DeviceModel {
                           512};
 };
 
-Visibility RxeModel::DecodeSend(const Queue& q, DecodedSend* out) {
+Visibility RxeModel::DecodeSend(Queue& q, DecodedSend* out) {
   uint32_t producer = Producer(q);
   if ((producer & Mask(q)) == (q.next & Mask(q))) return Visibility::kNotYet;
   out->Clear();

@@ -55,6 +55,7 @@ int main(int argc, char** argv) {
         std::printf("%s\n", parsed.error.Message().c_str());
         continue;
       }
+      session->FitDefaults(&parsed.program);
       RunOptions run;
       if (auto undefined = FirstUndefined(parsed.program)) run.cut_at = undefined->call;
       Trace trace;

@@ -26,6 +26,7 @@ struct Expectation {
 };
 
 const Expectation kExpectations[] = {
+    {"efa", {"efa-qpn-16-bits", "", "", "wqe", "WR-UD-001", "remote_qpn differs"}},
     {"rxe", {"rxe-01", "", "65.0", "wqe", "", "dma.length is"}},
     {"rxe", {"rxe-04", "", "65.0", "lock", "WR-CQX-002", "releases a lock"}},
     {"rxe", {"rxe-inline-flag", "", "", "wqe", "", "IBV_SEND_INLINE is not set"}},
@@ -68,6 +69,7 @@ TEST_P(CorpusTest, TheSeamsSayNothingButWhatIsKnown) {
   for (const std::string& file : files) {
     ParseResult parsed = LoadProgram(file);
     ASSERT_TRUE(parsed.ok) << parsed.error.Message();
+    session->FitDefaults(&parsed.program);
     RunOptions options;
     if (auto undefined = FirstUndefined(parsed.program)) options.cut_at = undefined->call;
     Trace trace;

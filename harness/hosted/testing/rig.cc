@@ -88,7 +88,7 @@ int Rig::ToState(ibv_qp* qp, ibv_qp_state state, uint32_t peer) {
   ibv_qp_attr attr = {};
   int mask = IBV_QP_STATE;
   attr.qp_state = state;
-  const bool datagram = qp->qp_type == IBV_QPT_UD;
+  const bool datagram = qp->qp_type == IBV_QPT_UD || qp->qp_type == IBV_QPT_DRIVER;
   const bool reliable = qp->qp_type == IBV_QPT_RC;
   switch (state) {
     case IBV_QPS_INIT:
