@@ -69,6 +69,20 @@ int HookMmio(void* owner, void* address, const void* bytes, size_t size) {
   return static_cast<KernelImpl*>(owner)->MmioStore(static_cast<uint8_t*>(address), bytes, size);
 }
 
+// Rings that a library maps for itself.
+void* HookAnonymousMmap(void* owner, size_t length, int, int) {
+  auto* kernel = static_cast<KernelImpl*>(owner);
+  Lock lock(kernel->fabric.mutex());
+  void* data = kernel->memory.Allocate(length, GuardedMemory::Alignment::kPage);
+  return data != nullptr ? data : MAP_FAILED;
+}
+int HookAnonymousMunmap(void* owner, void* address, size_t length) {
+  auto* kernel = static_cast<KernelImpl*>(owner);
+  Lock lock(kernel->fabric.mutex());
+  kernel->memory.Free(static_cast<uint8_t*>(address), length);
+  return 0;
+}
+
 model::DeviceLimits LimitsOf(const DeviceTraits& traits) {
   const ibv_device_attr& attr = traits.attr;
   model::DeviceLimits limits;
@@ -136,6 +150,8 @@ KernelImpl::KernelImpl(const KernelOptions& options)
   qpx_seam_hooks hooks = {};
   hooks.owner = this;
   hooks.mmio_store = HookMmio;
+  hooks.anonymous_mmap = HookAnonymousMmap;
+  hooks.anonymous_munmap = HookAnonymousMunmap;
   if (options.watch_locks) hooks.lock = LockWatch::Hook;
   qpx_seam_set_hooks(&hooks);
 }
