@@ -2,6 +2,7 @@
 #include <rdma_core_version.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <string_view>
 
 #include "harness/devices/provider_family.h"
@@ -14,16 +15,26 @@ namespace {
 
 class HostedSession : public DeviceSession {
  public:
-  HostedSession(std::string name, hosted::MakeModel make_model)
+  HostedSession(std::string name, const hosted::HostedKind& kind)
       : name_(std::move(name)),
         version_(RDMA_CORE_VERSION),
-        provider_(make_model),
-        model_(make_model()) {}
+        kind_(kind),
+        provider_(kind.make_model),
+        model_(kind.make_model()) {}
 
   const std::string& provider() const override { return name_; }
   const std::string& version() const override { return version_; }
 
   ibv_context* Open(unsigned index) override { return provider_.Open(index); }
+  ibv_qp* CreateQp(ibv_context* context, ibv_qp_init_attr_ex* attr, model::QpType type) override {
+    if (type != model::QpType::kSrd) return ibv_create_qp_ex(context, attr);
+    errno = EOPNOTSUPP;
+    if (kind_.create_srd == nullptr) return nullptr;
+    ibv_qp* qp = kind_.create_srd(context, attr);
+    ibv_qp_ex* ex = qp != nullptr ? ibv_qp_to_qp_ex(qp) : nullptr;
+    if (ex != nullptr) provider_.oracle().Watch(ex);
+    return qp;
+  }
   void FitDefaults(Program* program) const override {
     const hosted::DeviceTraits& traits = model_->traits();
     const auto fit = [](uint64_t* value, uint64_t fallback, uint64_t most) {
@@ -76,6 +87,7 @@ class HostedSession : public DeviceSession {
  private:
   static constexpr unsigned kMostFaults = 1024;
   std::string name_, version_;
+  const hosted::HostedKind kind_;
   hosted::HostedProvider provider_;
   std::unique_ptr<hosted::DeviceModel> model_;  // for its traits
   bool ran_ = false;
@@ -104,7 +116,7 @@ class HostedFamily : public ProviderFamily {
   std::unique_ptr<DeviceSession> Open(const ProviderInfo& info, std::string* why) const override {
     for (const hosted::HostedKind& kind : hosted::HostedKinds()) {
       if (info.name == std::string("hosted:") + kind.name) {
-        return std::make_unique<HostedSession>(info.name, kind.make_model);
+        return std::make_unique<HostedSession>(info.name, kind);
       }
     }
     *why = info.name + " is not built into this binary";

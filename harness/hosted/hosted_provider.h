@@ -43,6 +43,8 @@ ibv_context* OpenByName(std::string_view name);
 struct HostedKind {
   const char* name;  // "rxe"
   MakeModel make_model;
+  // The vendor's own call that makes an SRD QP; nullptr: it has none.
+  ibv_qp* (*create_srd)(ibv_context* context, ibv_qp_init_attr_ex* attr);
 };
 const std::vector<HostedKind>& HostedKinds();
 void AddHostedKind(const HostedKind& kind);
@@ -51,7 +53,10 @@ void ForEachHostedKind(void (*f)(const HostedKind& kind));
 
 // In a library with alwayslink = 1.
 struct RegisterHostedKind {
-  RegisterHostedKind(const char* name, MakeModel make_model) { AddHostedKind({name, make_model}); }
+  RegisterHostedKind(const char* name, MakeModel make_model,
+                     ibv_qp* (*create_srd)(ibv_context*, ibv_qp_init_attr_ex*) = nullptr) {
+    AddHostedKind({name, make_model, create_srd});
+  }
 };
 
 }  // namespace qpexam::hosted

@@ -12,16 +12,14 @@ namespace {
 
 class HnsKnownTest : public ::testing::Test {
  protected:
-  HnsKnownTest() : rig_("hns") {
-    std::iota(rig_.memory.begin(), rig_.memory.begin() + 4096, 1);
-  }
+  HnsKnownTest() : rig_("hns") { std::iota(rig_.memory.begin(), rig_.memory.begin() + 4096, 1); }
   ~HnsKnownTest() override {
     EXPECT_EQ(Text(rig_.provider.oracle().Take()), "") << "not asked for";
   }
   void MakeRc() {
     Rig::Shape shape;
-    shape.ops = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND |
-                IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    shape.ops =
+        IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     shape.depth = 64;
     a_ = rig_.MakeQp(shape);
     ASSERT_NE(a_, nullptr);

@@ -305,9 +305,11 @@ Reply HnsModel::CreateQp(const Command& command, Bytes in, MutBytes out) {
   if (!datagram && for_inline <= kHnsSgesInWqe) for_inline = 0;
   extended = std::max(extended, for_inline);
   if (extended != 0) {
-    sq.note[kExtendedSges] = std::max<uint32_t>(
-        RoundUpToPowerOf2(sq.entries * RoundUpToPowerOf2(extended)), kHnsPage / kHnsSgeSize);
+    extended = RoundUpToPowerOf2(extended);
+    sq.note[kExtendedSges] =
+        std::max<uint32_t>(RoundUpToPowerOf2(sq.entries * extended), kHnsPage / kHnsSgeSize);
   }
+  qp.cap.max_send_sge = std::min<uint32_t>(extended + in_wqe, traits_.attr.max_sge);
   const Mapping page = command.memory->AllocateDevicePages(kHnsDirectPageSize, qp.number);
   sq.doorbell_record = page.data;
   uint32_t caps = kHnsQpSqRecordDb | kHnsQpDirectWqe;
@@ -350,8 +352,7 @@ std::vector<Doorbell> HnsModel::OnWrite(const Mapping& region, uint64_t offset, 
   if (Field(stored.data, HNS_DB_CMD) != kHnsDbCqNotify) return {};
   bell.kind = Doorbell::Kind::kArmCq;
   bell.number = Field(stored.data, HNS_DB_TAG);
-  bell.arm =
-      Field(stored.data, HNS_DB_NOTIFY) != 0 ? CqFacts::Arm::kSolicited : CqFacts::Arm::kAny;
+  bell.arm = Field(stored.data, HNS_DB_NOTIFY) != 0 ? CqFacts::Arm::kSolicited : CqFacts::Arm::kAny;
   return {bell};
 }
 
@@ -409,8 +410,8 @@ Visibility HnsModel::DecodeSend(Queue& q, DecodedSend* out) {
   }
   const uint32_t owner = q.next & q.entries ? 0 : 1;
   if (Field(wqe, HNS_WQE_OWNER) != owner) {
-    return malformed(fmt::format("owner bit {} in lap {} of the ring", 1 - owner,
-                                 q.next / q.entries));
+    return malformed(
+        fmt::format("owner bit {} in lap {} of the ring", 1 - owner, q.next / q.entries));
   }
   const uint32_t opcode = Field(wqe, HNS_WQE_OPCODE);
   const bool datagram = q.type == model::QpType::kUd;
@@ -437,8 +438,8 @@ Visibility HnsModel::DecodeSend(Queue& q, DecodedSend* out) {
     if (is_inline && !outside) length &= 0xffff;  // data begins in the upper half
   } else if (model::Info(r.op).takes_rkey) {
     r.rkey = model::Rkey(Field(wqe, HNS_RC_RKEY));
-    r.remote_addr = model::RemoteAddr(Field(wqe, HNS_RC_VA_L) |
-                                      uint64_t{Field(wqe, HNS_RC_VA_H)} << 32);
+    r.remote_addr =
+        model::RemoteAddr(Field(wqe, HNS_RC_VA_L) | uint64_t{Field(wqe, HNS_RC_VA_H)} << 32);
   }
   if (opcode == kHnsOpCas || opcode == kHnsOpFadd) {
     const uint8_t* atomic = wqe + kHnsRcHeaderSize + kHnsSgeSize;
@@ -509,8 +510,8 @@ Visibility HnsModel::DecodeReceive(Queue& q, DecodedReceive* out) {
   }
   uint32_t index = q.next & (q.entries - 1);
   if (q.kind == Queue::Kind::kShared) {
-    const auto* indices = reinterpret_cast<const uint8_t*>(
-        q.note[kIndexQueueLow] | uint64_t{q.note[kIndexQueueHigh]} << 32);
+    const auto* indices = reinterpret_cast<const uint8_t*>(q.note[kIndexQueueLow] |
+                                                           uint64_t{q.note[kIndexQueueHigh]} << 32);
     index = Get<uint32_t>(indices, size_t{index} * 4);
     if (index >= q.entries) {
       out->complaints.push_back(fmt::format("index {} of {} receives", index, q.entries));

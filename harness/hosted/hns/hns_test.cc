@@ -15,8 +15,7 @@ namespace {
 constexpr uint64_t kRcOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_INV |
                             IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
                             IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
-                            IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                            IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+                            IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
 class HnsTest : public ::testing::Test {
  protected:
@@ -119,7 +118,8 @@ TEST_F(HnsTest, PostSendSpeaksTheSameRequests) {
     wr.sg_list = sges;
     wr.num_sge = 1 + i % 3;
     wr.opcode = IBV_WR_RDMA_WRITE;
-    wr.send_flags = IBV_SEND_SIGNALED | (i % 2 ? IBV_SEND_INLINE : 0) | (i % 5 ? 0 : IBV_SEND_FENCE);
+    wr.send_flags =
+        IBV_SEND_SIGNALED | (i % 2 ? IBV_SEND_INLINE : 0) | (i % 5 ? 0 : IBV_SEND_FENCE);
     wr.wr.rdma.remote_addr = rig_.Address(16384);
     wr.wr.rdma.rkey = rig_.mr->rkey;
     ibv_send_wr* bad = nullptr;
