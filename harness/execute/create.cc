@@ -169,7 +169,7 @@ bool Executor::Impl::Create(const Call& call, Out out) {
     default:
       break;
   }
-  slot->alive = named && out.event->rc == 0;
+  slot->alive = slot->existed = named && out.event->rc == 0;
   return named;
 }
 

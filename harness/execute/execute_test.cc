@@ -114,6 +114,39 @@ poll a.send expect=0
   EXPECT_EQ(Of(CallKind::kPoll).ran, Ran::kNotMade);
 }
 
+// A request without its setter would be an undefined use: the region is aborted instead.
+TEST_F(Execute, ARegionThatCannotBeBuiltWholeIsAborted) {
+  Run(R"(qp a rc ops=RDMA_WRITE
+qp b rc
+connect a b
+mr src len=64 access=LOCAL_WRITE
+mr dst len=64 access=LOCAL_WRITE|REMOTE_WRITE
+mr bad len=64 access=REMOTE_WRITE
+start a
+  rdma_write a wr_id=1 flags=SIGNALED addr=dst+0
+  set_sge a addr=bad+0 len=8
+  rdma_write a wr_id=2 flags=SIGNALED addr=dst+0
+  set_sge a addr=src+0 len=8
+complete a
+start a
+  rdma_write a wr_id=3 flags=SIGNALED addr=dst+8
+  set_sge a addr=src+0 len=8
+complete a
+poll a.send
+settle
+poll a.send expect=0
+)");
+  EXPECT_NE(Of(CallKind::kMr, 2).rc, 0) << "remote write without local write is refused";
+  EXPECT_EQ(Of(CallKind::kBuild, 0).ran, Ran::kDone);
+  EXPECT_EQ(Of(CallKind::kSetSge, 0).ran, Ran::kNotMade);
+  EXPECT_EQ(Of(CallKind::kBuild, 1).ran, Ran::kNotMade);
+  EXPECT_EQ(Of(CallKind::kSetSge, 1).ran, Ran::kNotMade);
+  EXPECT_EQ(Of(CallKind::kComplete, 0).ran, Ran::kNotMade);
+  EXPECT_EQ(Of(CallKind::kComplete, 1).ran, Ran::kDone);
+  EXPECT_EQ(Of(CallKind::kPoll, 0).count, 1u) << Text();
+  EXPECT_EQ(Of(CallKind::kPoll, 1).count, 0u) << Text();
+}
+
 TEST_F(Execute, CallsFromTheCutOnAreNotMade) {
   RunOptions options;
   options.cut_at = 6;

@@ -131,7 +131,7 @@ bool Executor::Impl::LocalKey(const KeyRef& ref, uint32_t* key) {
     return true;
   }
   ObjectSlot* slot = Slot(ref.object, ObjectKind::kMr);
-  if (!slot || !slot->made_by) return false;
+  if (!slot || !slot->existed) return false;
   *key = slot->mr.first_lkey;
   *key = ((*key & ~0xffu) | ((*key + ref.inc) & 0xffu)) ^ ref.flip;
   return true;
@@ -142,7 +142,7 @@ bool Executor::Impl::RemoteKey(const KeyRef& ref, uint32_t* key) {
     *key = ref.flip;
     return true;
   }
-  if (ref.object >= slots_.size() || !slots_[ref.object].made_by) return false;
+  if (ref.object >= slots_.size() || !slots_[ref.object].existed) return false;
   const ObjectSlot& slot = slots_[ref.object];
   if (slot.kind == ObjectKind::kMr) {
     *key = slot.mr.first_rkey;
@@ -164,7 +164,7 @@ bool Executor::Impl::Number(const KeyRef& ref, uint32_t* number) {
     *number = ref.flip;
     return true;
   }
-  if (ref.object >= slots_.size() || !slots_[ref.object].made_by) return false;
+  if (ref.object >= slots_.size() || !slots_[ref.object].existed) return false;
   const ObjectSlot& slot = slots_[ref.object];
   if (slot.kind == ObjectKind::kQp) {
     *number = slot.qp.number;
@@ -227,7 +227,7 @@ ObjectId Executor::Impl::KeyOwner(uint32_t rkey, uint8_t* inc) {
   const auto lock = LockObjects();
   for (size_t i = slots_.size(); i-- > 0;) {
     const ObjectSlot& slot = slots_[i];
-    if (!slot.made_by) continue;
+    if (!slot.existed) continue;
     uint32_t first = 0;
     if (slot.kind == ObjectKind::kMw) {
       first = slot.mw.first_rkey;
@@ -311,6 +311,7 @@ void Executor::Impl::Dispatch(const Call& call, uint32_t index, Scratch* scratch
       break;
     case CallKind::kBuild:
       named = Build(call);
+      if (!named) SpoilRegion(call);
       break;
     case CallKind::kSetSge:
     case CallKind::kSetSgeList:
@@ -319,6 +320,7 @@ void Executor::Impl::Dispatch(const Call& call, uint32_t index, Scratch* scratch
     case CallKind::kSetUdAddr:
     case CallKind::kSetXrcSrqn:
       named = Setter(call, scratch);
+      if (!named) SpoilRegion(call);
       break;
     case CallKind::kComplete:
     case CallKind::kAbort:

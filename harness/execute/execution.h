@@ -121,6 +121,7 @@ class Executor::Impl {
   bool Build(const Call& call);
   bool Setter(const Call& call, Scratch* scratch);
   bool EndRegion(const Call& call, Out out);
+  void SpoilRegion(const Call& call);
   bool PostSend(const Call& call, uint32_t index, Scratch* scratch, Out out);
   bool PostRecv(const Call& call, uint32_t index, Scratch* scratch, Out out);
   bool BindMw(const Call& call, Out out);

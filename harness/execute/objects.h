@@ -58,15 +58,19 @@ struct QpState {
   ibv_cq* send_cq = nullptr;
   ibv_cq* recv_cq = nullptr;
   const Call* made_by = nullptr;
-  uint32_t number = 0;           // kept beyond ibv_destroy_qp()
-  bool in_region = false;        // between start and complete or abort ...
-  uint8_t region_thread = 0;     // ... by this thread
+  uint32_t number = 0;        // kept beyond ibv_destroy_qp()
+  bool in_region = false;     // between start and complete or abort ...
+  uint8_t region_thread = 0;  // ... by this thread
+  // A builder or a setter of the region named an object that could not be made. Going on would be
+  // an undefined use (a request without its setters), so the region ends in abort.
+  bool region_spoilt = false;
   std::vector<uint32_t> groups;  // multicast groups it is attached to
 };
 
 struct ObjectSlot {
   ObjectKind kind{};
   bool alive = false;
+  bool existed = false;  // was alive at some time: its keys and number mean something
   int kept = -1;         // its entry among the kept objects
   uint16_t context = 0;  // index into Execution::contexts_
   ibv_pd* pd = nullptr;

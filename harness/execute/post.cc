@@ -26,7 +26,15 @@ bool Executor::Impl::Start(const Call& call, Out out) {
   ibv_wr_start(slot->qp.ex);
   slot->qp.in_region = true;
   slot->qp.region_thread = call.thread;
+  slot->qp.region_spoilt = false;
   return true;
+}
+
+void Executor::Impl::SpoilRegion(const Call& call) {
+  ObjectSlot* slot = Alive(call.object, ObjectKind::kQp);
+  if (slot && slot->qp.in_region && slot->qp.region_thread == call.thread) {
+    slot->qp.region_spoilt = true;
+  }
 }
 
 bool Executor::Impl::EndRegion(const Call& call, Out out) {
@@ -34,6 +42,12 @@ bool Executor::Impl::EndRegion(const Call& call, Out out) {
   if (!slot || !slot->qp.ex) return false;
   // Another thread may start the moment the region ends: the flag goes first.
   slot->qp.in_region = false;
+  const bool spoilt = slot->qp.region_spoilt;
+  slot->qp.region_spoilt = false;
+  if (spoilt && call.kind == CallKind::kComplete) {
+    ibv_wr_abort(slot->qp.ex);
+    return false;
+  }
   if (call.kind == CallKind::kAbort) {
     ibv_wr_abort(slot->qp.ex);
   } else {
@@ -44,7 +58,7 @@ bool Executor::Impl::EndRegion(const Call& call, Out out) {
 
 bool Executor::Impl::Build(const Call& call) {
   ObjectSlot* slot = Alive(call.object, ObjectKind::kQp);
-  if (!slot || !slot->qp.ex) return false;
+  if (!slot || !slot->qp.ex || slot->qp.region_spoilt) return false;
   ibv_qp_ex* qp = slot->qp.ex;
   uint32_t rkey = 0;
   uint64_t remote = 0;
@@ -143,7 +157,7 @@ bool Executor::Impl::Sges(const std::vector<SgeArg>& args, Scratch* scratch) {
 
 bool Executor::Impl::Setter(const Call& call, Scratch* scratch) {
   ObjectSlot* slot = Alive(call.object, ObjectKind::kQp);
-  if (!slot || !slot->qp.ex) return false;
+  if (!slot || !slot->qp.ex || slot->qp.region_spoilt) return false;
   ibv_qp_ex* qp = slot->qp.ex;
   switch (call.kind) {
     case CallKind::kSetSge: {

@@ -191,6 +191,45 @@ end
          }});
 }
 
+// A region of which a call named an object that could not be made was not built whole: the executor
+// ends it by abort, whatever the Program says.
+TEST(Completions, SpoiltRegion) {
+  Check({"a region that could not be built whole leaves nothing",
+         R"(@rc
+mr bad len=64 access=REMOTE_WRITE
+=> rc=22
+start a
+rdma_write a wr_id=1 flags=SIGNALED addr=dst+0
+set_sge a addr=src+0 len=8
+rdma_write a wr_id=2 flags=SIGNALED addr=dst+0
+set_sge a addr=bad+0 len=8
+=> ran=not-made
+complete a
+=> ran=not-made
+poll a.send expect=0
+=> settled
+start a
+rdma_write a wr_id=3 flags=SIGNALED addr=dst+8
+set_sge a addr=src+0 len=8
+complete a
+=> rc=0
+poll a.send
+=> wc a 3 SUCCESS RDMA_WRITE
+=> mem dst 8 5a*8
+settle
+poll a.send expect=0
+end
+)",
+         {
+             {"poll a.send expect=0\n=> settled",
+              "poll a.send expect=0\n=> wc a 1 SUCCESS RDMA_WRITE", "WR-ATOM-001"},
+             {"poll a.send expect=0\n=> settled", "poll a.send expect=0\n=> mem dst 0 5a*8",
+              "WR-ATOM-001"},
+             {"=> mem dst 8 5a*8", "=> mem dst 0 5a*8", "WR-ATOM-001"},
+             {"=> rc=0", "=> rc=12", "WR-CAP-006"},
+         }});
+}
+
 TEST(Completions, OpenRegion) {
   Check({"nothing happens before complete",
          R"(@rc

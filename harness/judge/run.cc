@@ -95,6 +95,12 @@ const Verdict& Judge::Impl::Run(const Program& program, const Trace& trace) {
 void Judge::Impl::Step(const Event& event) {
   call_index_ = event.call;
   call_ = &program_->calls[event.call];
+  if (event.ran == Ran::kNotMade && call_->kind == CallKind::kComplete) {
+    // The executor ends a region that it could not build whole by abort.
+    if (const QpState* qp = Qp(call_->object); qp != nullptr && qp->region.open) {
+      Abort(*call_, event);
+    }
+  }
   if (event.ran != Ran::kDone) return;
   const Call& call = *call_;
   if (event.lints.count && !options_.lints_expected) {
