@@ -112,6 +112,7 @@ int DeregMr(verbs_mr* mr) {
 }
 
 ibv_mw* AllocMw(ibv_pd* pd, ibv_mw_type type) {
+  if (NumberIn(type) > IBV_MW_TYPE_2) return Refuse(EINVAL);
   model::Result<model::Mw> made = Of(pd->context)->device->AllocMw(Of(pd)->pd, type);
   if (!made.ok()) return Refuse(made.status.err);
   auto* mw = new Mw();

@@ -23,6 +23,7 @@ model::Cq* ModelCq(ibv_cq* cq) { return cq != nullptr ? Of(cq)->cq : nullptr; }
 int Translate(const ibv_qp_init_attr_ex& attr, model::QpInit* init) {
   if (!check_comp_mask(attr.comp_mask, kKnownInitMasks)) return EOPNOTSUPP;  // WR-CREATE-006
   if (Has(attr, IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0) return EOPNOTSUPP;
+  if (NumberIn(attr.qp_type) > IBV_QPT_DRIVER) return EOPNOTSUPP;  // no type at all
   const std::optional<model::QpType> type = model::FromVerbsType(attr.qp_type);
   // IBV_QPT_DRIVER means what a provider's own extension says; we have none.
   if (!type.has_value() || *type == model::QpType::kSrd) return EOPNOTSUPP;
@@ -125,7 +126,7 @@ ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   ex.recv_cq = attr->recv_cq;
   ex.srq = attr->srq;
   ex.cap = attr->cap;
-  ex.qp_type = attr->qp_type;
+  memcpy(&ex.qp_type, &attr->qp_type, sizeof(ex.qp_type));  // which may be no type at all
   ex.sq_sig_all = attr->sq_sig_all;
   ex.comp_mask = IBV_QP_INIT_ATTR_PD;
   ex.pd = pd;
@@ -137,7 +138,7 @@ ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 ibv_qp* OpenQp(ibv_context* context, ibv_qp_open_attr* attr) {
   constexpr uint32_t kNeeded = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
   if (!check_comp_mask(attr->comp_mask, kNeeded | IBV_QP_OPEN_ATTR_CONTEXT) ||
-      (attr->comp_mask & kNeeded) != kNeeded || attr->qp_type != IBV_QPT_XRC_RECV)
+      (attr->comp_mask & kNeeded) != kNeeded || NumberIn(attr->qp_type) != IBV_QPT_XRC_RECV)
     return Refuse(EINVAL);
   model::Result<model::Qp> made =
       Of(context)->device->OpenQp(Of(attr->xrcd)->xrcd, model::QpNum(attr->qp_num));
@@ -151,6 +152,14 @@ ibv_qp* OpenQp(ibv_context* context, ibv_qp_open_attr* attr) {
 
 int ModifyQp(ibv_qp* verbs, ibv_qp_attr* attr, int mask) {
   Qp* qp = Of(verbs);
+  // Numbers that are no state; the model looks at path_mtu itself.
+  const auto wild = [&](int bit, uint32_t number, uint32_t last) {
+    return (mask & bit) != 0 && number > last;
+  };
+  if (wild(IBV_QP_STATE, NumberIn(attr->qp_state), IBV_QPS_ERR) ||
+      wild(IBV_QP_CUR_STATE, NumberIn(attr->cur_qp_state), IBV_QPS_ERR) ||
+      wild(IBV_QP_PATH_MIG_STATE, NumberIn(attr->path_mig_state), IBV_MIG_ARMED))
+    return EINVAL;
   const model::Status status = qp->qp->Modify(*attr, mask);
   if (status.ok() && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && !qp->may_wait_for_drain) {
     qp->may_wait_for_drain = true;

@@ -1,6 +1,8 @@
 // Queue pairs: creation against table A, capacities, states, queries, opening, multicast.
 #include <fcntl.h>
 
+#include <cstring>
+
 #include "reference/model/ops.h"
 #include "reference/provider/testing.h"
 
@@ -150,6 +152,41 @@ TEST_F(QueuePairTest, CreationWantsItsMembersAndNoOthers) {  // WR-CREATE-006, -
   attr = InitAttr({});
   attr.qp_type = IBV_QPT_DRIVER;
   EXPECT_EQ(ibv_create_qp_ex(context_.get(), &attr), nullptr);
+}
+
+// A C program may hand in any number where the header has an enumeration. It is refused, and never
+// read as an enumeration (which UndefinedBehaviorSanitizer would report).
+TEST_F(QueuePairTest, RefusesNumbersThatAreNoEnumerators) {
+  const auto put = [](auto* field, uint32_t number) { memcpy(field, &number, sizeof(number)); };
+  for (const uint32_t wild : {0x100u, 0x7fffffffu, 0xffffffffu}) {
+    SCOPED_TRACE(wild);
+    ibv_qp_init_attr plain = {};
+    plain.send_cq = plain.recv_cq = cq_.get();
+    put(&plain.qp_type, wild);
+    EXPECT_EQ(ibv_create_qp(pd_.get(), &plain), nullptr);
+    ibv_qp_init_attr_ex extended = InitAttr({});
+    put(&extended.qp_type, wild);
+    EXPECT_EQ(ibv_create_qp_ex(context_.get(), &extended), nullptr);
+
+    QpPtr qp = CreateQp({});
+    ASSERT_NE(qp, nullptr);
+    ibv_qp_attr attr = {};
+    put(&attr.qp_state, wild);
+    EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE), EINVAL);
+    attr = {};
+    attr.qp_state = IBV_QPS_INIT;
+    put(&attr.cur_qp_state, wild);
+    EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
+    attr = {};
+    put(&attr.path_mig_state, wild);
+    EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_PATH_MIG_STATE), EINVAL);
+    attr = {};
+    put(&attr.path_mtu, wild);
+    EXPECT_EQ(ibv_modify_qp(qp.get(), &attr, IBV_QP_PATH_MTU), EINVAL);
+    EXPECT_EQ(StateOf(qp.get()), IBV_QPS_RESET);
+  }
+  // As far as C++ can spell it: the inline function of the header reads the type itself.
+  EXPECT_EQ(ibv_alloc_mw(pd_.get(), static_cast<ibv_mw_type>(3)), nullptr);
 }
 
 TEST_F(QueuePairTest, WalksTheStateMachine) {  // table B1
