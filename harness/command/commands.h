@@ -73,7 +73,7 @@ struct ConformArguments {
   std::vector<std::string> groups, levels;
   std::string effort = "normal";
   bool strict = false, unsafe = false;
-  bool faults = false;
+  bool faults = false, breadth = false;
   std::vector<std::string> fault_names;
   std::string expectations;  // empty: the tree's own
   std::string json, junit, html;
@@ -82,6 +82,7 @@ ExitStatus Conform(const ConformArguments& arguments);
 
 struct ReportArguments {
   std::string a, b;  // two reports; b empty: a alone is summed up
+  std::string json, html;
 };
 ExitStatus CompareReports(const ReportArguments& arguments);
 

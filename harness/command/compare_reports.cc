@@ -7,6 +7,7 @@
 
 #include "harness/command/commands.h"
 #include "harness/command/console.h"
+#include "harness/command/page.h"
 #include "harness/report/report.h"
 
 namespace qpexam {
@@ -75,26 +76,22 @@ std::string Sum(const Json& provider) {
   return out.empty() ? "nothing ran" : out;
 }
 
-}  // namespace
+constexpr std::string_view kAbsent = "absent";
 
-ExitStatus CompareReports(const ReportArguments& arguments) {
-  Json a, b;
-  if (!Load(arguments.a, &a)) return kUsage;
-  if (arguments.b.empty()) {
-    for (const auto& [name, provider] : a["providers"].items())
-      Print(fmt::format("{}: {}\n", name, Sum(provider)));
-    return FinishOutput();
-  }
-  if (!Load(arguments.b, &b)) return kUsage;
+// Each clause on which a provider's verdict differs, and each provider that only one report has.
+Json Differences(const Json& a, const Json& b) {
   std::set<std::string> names;
   for (const Json* report : {&a, &b})
     for (const auto& [name, provider] : (*report)["providers"].items()) names.insert(name);
-  size_t differences = 0;
+  Json found = Json::array();
+  auto note = [&](const std::string& name, const std::string& id, std::string_view was,
+                  std::string_view is) {
+    found.push_back({{"provider", name}, {"clause", id}, {"before", was}, {"after", is}});
+  };
   for (const std::string& name : names) {
-    if (!a["providers"].contains(name) || !b["providers"].contains(name)) {
-      Print(fmt::format("{}: only in {}\n", name,
-                        a["providers"].contains(name) ? arguments.a : arguments.b));
-      ++differences;
+    const bool in_a = a["providers"].contains(name), in_b = b["providers"].contains(name);
+    if (!in_a || !in_b) {
+      note(name, "", in_a ? "present" : kAbsent, in_b ? "present" : kAbsent);
       continue;
     }
     const Json &before = a["providers"][name], &after = b["providers"][name];
@@ -104,13 +101,82 @@ ExitStatus CompareReports(const ReportArguments& arguments) {
         for (const auto& [id, clause] : (*provider)["clauses"].items()) clauses.insert(id);
     for (const std::string& id : clauses) {
       const std::string was = VerdictOf(before, id), is = VerdictOf(after, id);
-      if (was == is) continue;
-      Print(fmt::format("{} {}: {} -> {}\n", name, id, was, is));
-      ++differences;
+      if (was != is) note(name, id, was, is);
     }
   }
-  if (differences == 0) Print("no differences\n");
-  return Worse(differences == 0 ? kFine : kFindings, FinishOutput());
+  return found;
+}
+
+// "a.json" of "out/a.json".
+std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// Both reports as one, a column for each provider of each.
+Json SideBySide(const Json& a, const std::string& a_path, const Json& b,
+                const std::string& b_path) {
+  std::string first = FileName(a_path), second = FileName(b_path);
+  if (first == second) first = a_path, second = b_path;
+  if (first == second) first += " (A)", second += " (B)";
+  Json both = b;
+  Json& providers = both["providers"] = Json::object();
+  std::set<std::string> seen;
+  auto add = [&](const Json& report, const std::string& name, const std::string& label) {
+    if (!report["providers"].contains(name)) return;
+    Json& column = providers[name + " in " + label] = report["providers"][name];
+    // What a page reads, also of a report that another tool made.
+    if (!column.contains("clauses")) column["clauses"] = Json::object();
+    if (!column.contains("findings")) column["findings"] = Json::array();
+  };
+  for (const Json* report : {&a, &b}) {
+    for (const auto& [name, provider] : (*report)["providers"].items()) {
+      if (!seen.insert(name).second) continue;
+      add(a, name, first);
+      add(b, name, second);
+    }
+  }
+  return both;
+}
+
+}  // namespace
+
+ExitStatus CompareReports(const ReportArguments& arguments) {
+  Json a, b;
+  if (!Load(arguments.a, &a)) return kUsage;
+  OutputFile json, html;
+  if (!json.Open(arguments.json) || !OpenPage(arguments.html, &html)) return kUsage;
+  ExitStatus status = kFine;
+  Json written = a, page = a;
+  Json differences = Json::array();
+  if (arguments.b.empty()) {
+    for (const auto& [name, provider] : a["providers"].items())
+      Print(fmt::format("{}: {}\n", name, Sum(provider)));
+  } else {
+    if (!Load(arguments.b, &b)) return kUsage;
+    differences = Differences(a, b);
+    for (const Json& d : differences) {
+      const std::string name = d["provider"], id = d["clause"];
+      if (id.empty()) {
+        Print(fmt::format("{}: only in {}\n", name,
+                          d["before"] == kAbsent ? arguments.b : arguments.a));
+      } else {
+        Print(fmt::format("{} {}: {} -> {}\n", name, id, d["before"].get<std::string>(),
+                          d["after"].get<std::string>()));
+      }
+    }
+    if (differences.empty()) Print("no differences\n");
+    if (!differences.empty()) status = kFindings;
+    written = b;
+    page = SideBySide(a, arguments.a, b, arguments.b);
+  }
+  written["command"] = "report";
+  written["differences"] = differences;
+  constexpr auto kReplace = Json::error_handler_t::replace;
+  if (json.wanted() && !json.Write(written.dump(2, ' ', false, kReplace) + "\n")) status = kUsage;
+  if (html.wanted() &&
+      !html.Write(PrintHtml(page.dump(-1, ' ', false, kReplace), PageClauses(), {},
+                            arguments.b.empty() ? "" : "qpexam: what two runs differ in",
+                            !arguments.b.empty())))
+    status = kUsage;
+  return Worse(status, FinishOutput());
 }
 
 }  // namespace qpexam

@@ -1,23 +1,20 @@
 // `qpexam conform`: the conformance suites on providers, clause by clause; `--faults`: do they
 // catch what they are there to catch?
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <thread>
 
 #include "conformance/catalogue/catalogue.h"
 #include "harness/command/commands.h"
+#include "harness/command/page.h"
 #include "harness/command/results.h"
 #include "harness/conform/expectations.h"
 #include "harness/conform/fault_run.h"
 #include "harness/conform/suite_process.h"
 #include "harness/devices/provider_family.h"
-#include "harness/report/html.h"
 #include "harness/report/junit.h"
 
 namespace qpexam {
@@ -102,6 +99,9 @@ void Fill(const conform::SuiteRun& run, ProviderReport* report) {
       f.clause = id;
       f.what = clause.notes.empty() ? "see the test" : clause.notes[0];
       f.where = test.name;
+      f.program = fmt::format("qpexam conform --provider={} --filter={}", report->name, test.name);
+      if (const catalogue::Clause* stated = catalogue::Find(id); stated != nullptr)
+        f.allowed.emplace_back(stated->statement);
       f.id = FindingId(f.kind, id, test.name, 0);
       for (size_t i = 1; i < clause.notes.size(); ++i)
         f.observed += (f.observed.empty() ? "" : "\n") + clause.notes[i];
@@ -201,16 +201,6 @@ bool LoadExpectations(const std::string& asked, conform::Expectations* expectati
   return true;
 }
 
-std::vector<PageClause> PageClauses() {
-  std::vector<PageClause> all;
-  for (const catalogue::Clause& c : catalogue::All())
-    all.push_back({std::string(c.id), std::string(c.group), std::string(catalogue::Name(c.level)),
-                   std::string(catalogue::Name(c.confidence)),
-                   std::string(catalogue::Name(c.layer)), std::string(c.statement),
-                   std::string(c.source)});
-  return all;
-}
-
 std::string NoteOf(const conform::TestResult& test) {
   for (const auto& [id, clause] : test.clauses)
     if (!clause.notes.empty()) return id + ": " + clause.notes[0];
@@ -221,6 +211,7 @@ ExitStatus Faults(const ConformArguments& arguments, const std::string& binary, 
   conform::FaultOptions options;
   options.binary = binary;
   options.names = arguments.fault_names;
+  options.breadth = arguments.breadth;
   options.jobs = std::max(1u, std::thread::hardware_concurrency());
   options.stop = &StopOnInterrupt();
   Progress progress("faults", 0);
@@ -237,7 +228,8 @@ ExitStatus Faults(const ConformArguments& arguments, const std::string& binary, 
   for (const conform::FaultResult& fault : results) {
     report.faults.push_back({fault.name, fault.clause,
                              fault.caught_by.empty() ? std::vector<std::string>()
-                                                     : std::vector<std::string>{fault.caught_by}});
+                                                     : std::vector<std::string>{fault.caught_by},
+                             fault.breaks});
     if (!fault.caught_by.empty()) {
       ++caught;
     } else {
@@ -245,10 +237,22 @@ ExitStatus Faults(const ConformArguments& arguments, const std::string& binary, 
                             fault.reached_by);
     }
   }
+  size_t broad = 0;
+  if (arguments.breadth) {
+    Print(fmt::format("{:<44} {:<14} {:>6} {:>9}\n", "fault", "clause", "breaks", "unrelated"));
+    for (const conform::FaultResult& fault : results) {
+      broad += fault.unrelated.size() > conform::kMostUnrelated;
+      Print(fmt::format("{:<44} {:<14} {:>6} {:>9}  {}\n", fault.name, fault.clause,
+                        fault.breaks.size(), fault.unrelated.size(),
+                        fmt::join(fault.unrelated, " ")));
+    }
+    Print(fmt::format("{} of {} faults break more than {} unrelated clauses\n", broad,
+                      results.size(), conform::kMostUnrelated));
+  }
   Print(missed);
   Print(fmt::format("{} of {} faults caught\n", caught, results.size()));
   if (json->wanted() && !json->Write(ReportToJson(report))) return kUsage;
-  return caught == results.size() ? kFine : kFindings;
+  return caught == results.size() && broad == 0 ? kFine : kFindings;
 }
 
 }  // namespace
@@ -262,14 +266,7 @@ ExitStatus Conform(const ConformArguments& arguments) {
   }
   OutputFile json, junit, html;
   if (!json.Open(arguments.json) || !junit.Open(arguments.junit)) return kUsage;
-  if (!arguments.html.empty()) {
-    if (mkdir(arguments.html.c_str(), 0777) != 0 && errno != EEXIST) {
-      Say(fmt::format("{}: cannot be made: {}; --html takes a folder that can be written",
-                      arguments.html, std::strerror(errno)));
-      return kUsage;
-    }
-    if (!html.Open(arguments.html + "/index.html")) return kUsage;
-  }
+  if (!OpenPage(arguments.html, &html)) return kUsage;
   if (arguments.faults) return Worse(Faults(arguments, binary, &json), FinishOutput());
 
   std::vector<ProviderInfo> providers;

@@ -194,6 +194,9 @@ void Define(CLI::App* app, Arguments* a) {
                     "dangerous clauses on a live kernel as well (legal programs only)");
   conform->add_flag("--faults", a->conform.faults,
                     "do the suites catch the known mistakes of the reference?");
+  conform->add_flag(
+      "--breadth", a->conform.breadth,
+      "with --faults: run every test that reaches a fault; which clauses does it break?");
   conform->add_option("--fault", a->conform.fault_names, "with --faults: only these")
       ->type_name("NAME")
       ->delimiter(',');
@@ -208,9 +211,11 @@ void Define(CLI::App* app, Arguments* a) {
 
   CLI::App* report = Command(app, "report", "a report summed up, or what two differ in",
                              "  qpexam report report.json\n  qpexam report before.json "
-                             "after.json\n");
+                             "after.json --html=out\n");
   report->add_option("a", a->report.a, "a report (qpexam-report/1)")->type_name("A")->required();
   report->add_option("b", a->report.b, "another; without it A is summed up")->type_name("B");
+  AddJson(report, &a->report.json);
+  report->add_option("--html", a->report.html, "write a page to DIR/index.html")->type_name("DIR");
 
   CLI::App* help = app->add_subcommand("help", "this, or the help of a command");
   help->add_option("command", a->help_command, "a command")->type_name("COMMAND");

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "harness/conform/suite_process.h"
@@ -37,6 +38,30 @@ std::optional<std::pair<std::string, std::string>> FirstFailure(const SuiteRun& 
     return std::make_pair(test.name, clause);
   }
   return std::nullopt;
+}
+
+// "ATOM" of "WR-ATOM-002".
+std::string GroupOf(const std::string& clause) {
+  const size_t from = clause.find('-'), to = clause.rfind('-');
+  return from == to ? clause : clause.substr(from + 1, to - from - 1);
+}
+
+// Every clause that a test of the run found broken.
+std::set<std::string> Broken(const SuiteRun& run) {
+  std::set<std::string> broken;
+  for (const TestResult& test : run.tests)
+    for (const auto& [id, result] : test.clauses)
+      if (result.verdict == "violation" || result.verdict == "warning") broken.insert(id);
+  return broken;
+}
+
+// The clauses that some test names together with `clause`: one behaviour shows them both.
+std::set<std::string> NamedWith(const SuiteRun& clean, const std::string& clause) {
+  std::set<std::string> related;
+  for (const TestResult& test : clean.tests)
+    if (test.clauses.count(clause) != 0)
+      for (const auto& [id, result] : test.clauses) related.insert(id);
+  return related;
 }
 
 }  // namespace
@@ -85,20 +110,33 @@ bool RunFaults(const FaultOptions& options, std::vector<FaultResult>* results, s
       result.clause = std::string(faults[i]->clause);
       const auto& [first, then] = tests[result.name];
       result.reached_by = first.size() + then.size();
-      for (const auto* part : {&first, &then}) {
-        if (part->empty()) continue;
+      std::vector<std::vector<std::string>> parts = {first, then};
+      if (options.breadth) {
+        parts[0].insert(parts[0].end(), then.begin(), then.end());
+        parts.pop_back();
+      }
+      for (const std::vector<std::string>& part : parts) {
+        if (part.empty()) continue;
         SuiteOptions one;
         one.binary = options.binary;
         one.provider = "faulty:" + result.name;
-        one.filter = Join(*part);
+        one.filter = Join(part);
         // A warning is a catch as well: many faults break a SHOULD.
         one.strict = true;
-        one.fail_fast = true;
+        one.fail_fast = !options.breadth;
         one.test_seconds = kFaultTestSeconds;
         one.stop = options.stop;
         SuiteRun faulty;
         std::string error;
         const SuiteEnd end = RunSuites(one, &faulty, &error);
+        if (options.breadth) {
+          const std::set<std::string> related = NamedWith(run, result.clause);
+          for (const std::string& id : Broken(faulty)) {
+            result.breaks.push_back(id);
+            if (GroupOf(id) != GroupOf(result.clause) && related.count(id) == 0)
+              result.unrelated.push_back(id);
+          }
+        }
         if (const auto failure = FirstFailure(faulty)) {
           result.caught_by = failure->first;
           result.caught_as = failure->second;

@@ -1,7 +1,9 @@
 // `conform --faults`: does the suite catch the mistakes that it is there to catch?
 //
 // A clean run records which faults' places each test reaches; a fault then runs only the tests that
-// reach its place, those that name its clause first, and stops at the first that fails.
+// reach its place, those that name its clause first, and stops at the first that fails. With
+// `breadth` it runs them all and says which clauses break: a good fault breaks its own and little
+// else.
 #ifndef QPEXAM_HARNESS_CONFORM_FAULT_RUN_H_
 #define QPEXAM_HARNESS_CONFORM_FAULT_RUN_H_
 
@@ -18,11 +20,18 @@ struct FaultResult {
   std::string caught_by;  // the first test that failed; empty: nothing did
   std::string caught_as;  // the clause that the test reported
   size_t reached_by = 0;  // tests that reach its place
+  // With FaultOptions::breadth: every clause that some test found broken, and those of them that
+  // are neither of the group of the fault's clause nor named together with it by any test.
+  std::vector<std::string> breaks, unrelated;
 };
+
+// A fault that breaks more unrelated clauses than this says little about its own.
+constexpr size_t kMostUnrelated = 3;
 
 struct FaultOptions {
   std::string binary;
   std::vector<std::string> names;  // empty: all
+  bool breadth = false;            // every test that reaches the fault, not only the first to fail
   unsigned jobs = 1;
   const std::atomic<bool>* stop = nullptr;
   std::function<void(size_t done, size_t total)> progress;

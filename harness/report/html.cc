@@ -18,8 +18,16 @@ constexpr const char kScript[] =
 
 std::string PrintHtml(const Report& report, const std::vector<PageClause>& clauses,
                       const std::vector<PageTest>& tests) {
+  return PrintHtml(ReportToJson(report), clauses, tests, "", false);
+}
+
+std::string PrintHtml(const std::string& report_json, const std::vector<PageClause>& clauses,
+                      const std::vector<PageTest>& tests, const std::string& title,
+                      bool differences) {
   Json data;
-  data["report"] = Json::parse(ReportToJson(report));
+  data["report"] = Json::parse(report_json);
+  data["title"] = title;
+  data["differences"] = differences;
   Json& list = data["clauses"] = Json::array();
   for (const PageClause& c : clauses)
     list.push_back({{"id", c.id},

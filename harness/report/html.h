@@ -25,6 +25,12 @@ struct PageTest {
 std::string PrintHtml(const Report& report, const std::vector<PageClause>& clauses,
                       const std::vector<PageTest>& tests);
 
+// The same for reports in their machine form, and for two of them side by side: `title` at the top;
+// `differences` shows at first only the clauses on which the columns differ.
+std::string PrintHtml(const std::string& report_json, const std::vector<PageClause>& clauses,
+                      const std::vector<PageTest>& tests, const std::string& title,
+                      bool differences);
+
 }  // namespace qpexam
 
 #endif  // QPEXAM_HARNESS_REPORT_HTML_H_

@@ -65,6 +65,7 @@ struct ProviderReport {
 struct FaultReport {
   std::string name, clause;
   std::vector<std::string> caught_by;  // tests; empty: nothing caught it
+  std::vector<std::string> breaks;     // every clause that it breaks, where that was asked
 };
 
 struct Report {

@@ -65,8 +65,10 @@ std::string ReportToJson(const Report& report) {
     providers[provider.name] = ProviderToJson(provider);
   json["providers"] = std::move(providers);
   Json faults = Json::object();
-  for (const FaultReport& fault : report.faults)
-    faults[fault.name] = {{"clause", fault.clause}, {"caught_by", fault.caught_by}};
+  for (const FaultReport& fault : report.faults) {
+    Json& one = faults[fault.name] = {{"clause", fault.clause}, {"caught_by", fault.caught_by}};
+    if (!fault.breaks.empty()) one["breaks"] = fault.breaks;
+  }
   json["faults"] = std::move(faults);
   Json timing = Json::object();
   for (const auto& [name, value] : report.timing) timing[name] = value;
