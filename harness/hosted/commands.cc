@@ -281,7 +281,7 @@ int CommandHandler::QueryDevice() {
   ib_uverbs_ex_query_device_resp response = {};
   response.base = DeviceResponse();
   response.response_length = std::min(sizeof response, call_.core_out.size);
-  response.device_cap_flags_ex = response.base.device_cap_flags;
+  response.device_cap_flags_ex = response.base.device_cap_flags | model().traits().more_cap_flags;
   return Respond(call_, response);
 }
 
@@ -955,6 +955,7 @@ int CommandHandler::QueryQp() {
 int CommandHandler::DestroyQp() {
   HostedQp* qp = c_.qps.Find(Request<ib_uverbs_destroy_qp>(call_).qp_handle);
   if (qp == nullptr) return EINVAL;
+  if (!qp->multicast_groups.empty()) return EBUSY;  // WR-CREATE-017
   ib_uverbs_destroy_qp_resp response = {};
   response.events_reported = qp->async_events - k_.PurgeAsync(*qp);
   k_.DestroyQp(*qp);
@@ -981,9 +982,17 @@ int CommandHandler::Multicast(bool attach) {
   if (qp == nullptr) return EINVAL;
   ibv_gid gid;
   std::memcpy(gid.raw, request.gid, 16);
-  return (attach ? qp->qp->AttachMulticast(gid, request.mlid)
-                 : qp->qp->DetachMulticast(gid, request.mlid))
-      .err;
+  const int err = (attach ? qp->qp->AttachMulticast(gid, request.mlid)
+                          : qp->qp->DetachMulticast(gid, request.mlid))
+                      .err;
+  if (err != 0) return err;
+  const std::string group(reinterpret_cast<const char*>(gid.raw), 16);
+  if (attach) {
+    qp->multicast_groups.insert(group);
+  } else {
+    qp->multicast_groups.erase(group);
+  }
+  return 0;
 }
 
 int KernelImpl::Execute(Context& context, const Invocation& call) {

@@ -211,6 +211,7 @@ struct DeviceTraits {
   // Numbers of QPs that live at the same time differ modulo this, where the library relies on it.
   uint32_t qp_numbers_modulo = 0;
   uint32_t key_bits = 32;
+  uint64_t more_cap_flags = 0;  // device_cap_flags_ex beyond attr.device_cap_flags
 };
 
 // The attributes of a native ioctl method; empty where the caller gave none.

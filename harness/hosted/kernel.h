@@ -47,6 +47,8 @@ struct Freedom {
 // What the freedoms of a seed are; seed 1 is friendly.
 Freedom FreedomOf(uint64_t seed);
 
+enum class CqeFate : uint8_t { kWritten, kLost };
+
 // What the kernel saw at the two seams. Everything is told in the order it happened; the oracle
 // (seam_oracle.h) compares it with what the caller asked for.
 class SeamObserver {
@@ -56,8 +58,10 @@ class SeamObserver {
   virtual void OnSend(const QpFacts& qp, Visibility visibility, const DecodedSend& decoded) = 0;
   // A receive WQE of a QP's own or a shared queue; queue.next is its entry.
   virtual void OnReceive(const Queue& queue, const DecodedReceive& decoded) = 0;
-  // A CQE was written.
+  // A CQE is about to be written: from here on another thread's poll may return it.
   virtual void OnCompletion(const CqFacts& cq, const NativeCompletion& completion) = 0;
+  // It was written, and a poll that begins now must return it; or the CQ had no room for it.
+  virtual void OnCompletionWritten(const CqFacts& cq, CqeFate fate) = 0;
   // The QP goes to RESET, or ends; the SRQ, the CQ ends.
   virtual void OnQpReset(const QpFacts& qp) = 0;
   virtual void OnQpEnds(const QpFacts& qp) = 0;

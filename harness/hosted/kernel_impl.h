@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -94,6 +95,7 @@ struct HostedQp : HostedObject {
   HostedSrq* srq = nullptr;
   std::deque<PendingSend> sends;
   std::deque<PendingReceive> receives;
+  std::set<std::string> multicast_groups;  // GIDs: a QP in one cannot be destroyed
   bool pumping = false;
 };
 

@@ -20,6 +20,9 @@ struct PostedRequest {
   uint32_t flags = 0;  // ibv_send_flags, without INLINE
   // IBV_SEND_INLINE was in wr_flags: a provider should ignore it there (WR-SAMPLE-007).
   bool inline_flag = false;
+  // false: an opcode that ibv_send_wr has no form for (WR-MIX-005). How its WQE looks is not
+  // promised.
+  bool expressible = true;
   __be32 imm = 0;
   uint32_t rkey = 0;  // remote key, key to invalidate, or the window's new key
   uint64_t remote_addr = 0;

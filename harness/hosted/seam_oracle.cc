@@ -89,11 +89,25 @@ struct WrittenCqe {
   model::Completion completion;
   uint32_t lane = 0;      // Queue::lane
   bool optional = false;  // its QP was reset or destroyed: WR-COMP-013
+  bool visible = false;   // the device has finished writing it
+  uint64_t number = 0;    // in the order of writing
 };
 
 struct WatchedCq {
   ibv_cq_ex original = {};
   std::deque<WrittenCqe> written;
+  uint64_t announced = 0;  // entries so far: the number of the next one
+  // Polls of several threads at once: which of them comes first to MatchCompletion() says nothing.
+  unsigned polls_open = 0;
+  bool shared = false;
+
+  // The number behind the last entry that is there to be polled.
+  uint64_t VisibleEnd() const {
+    for (const WrittenCqe& w : written) {
+      if (!w.visible) return w.number;
+    }
+    return announced;
+  }
 };
 
 struct AttachedContext {
@@ -188,7 +202,12 @@ class SeamOracle::Impl {
   }
 
   void MatchCompletion(WatchedCq& cq, const model::Completion& seen, uint32_t fields);
-  void CheckEmpty(WatchedCq& cq, const char* call);
+  // A poll that found nothing must have nothing that was there when it began.
+  void CheckEmpty(WatchedCq& cq, uint64_t visible_end, const char* call);
+  // The end of what a poll that begins now can find.
+  uint64_t BeginPoll(WatchedCq& cq);
+  uint64_t VisibleEnd(WatchedCq& cq);
+  void EndPoll(WatchedCq& cq);
   void ReadEx(ibv_cq_ex* cq);
 
   Kernel* const kernel;
@@ -464,10 +483,14 @@ ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 
 void Record(const ibv_qp* qp, const ibv_send_wr& wr, PostedRequest* r) {
   Operation op = Operation::kSend;
+  bool expressible = false;
   for (const model::OperationInfo& info : model::AllOperations()) {
-    if (info.has_send_wr && info.wr_opcode == wr.opcode) op = info.op;
+    if (!info.has_send_wr || info.wr_opcode != wr.opcode) continue;
+    op = info.op;
+    expressible = true;
   }
   r->Clear(op, wr.wr_id, wr.send_flags);
+  r->expressible = expressible;
   switch (op) {
     case Operation::kRdmaWrite:
     case Operation::kRdmaWriteWithImm:
@@ -641,6 +664,7 @@ enum SeenField : uint32_t {
 
 int PollCq(ibv_cq* cq, int n, ibv_wc* wcs) {
   WatchedCq* w = g_oracle->Cq(cq);
+  const uint64_t visible_end = g_oracle->BeginPoll(*w);
   int got = g_oracle->Context(cq->context).ops.poll_cq(cq, n, wcs);
   for (int i = 0; i < got && i < n; ++i) {
     const ibv_wc& wc = wcs[i];
@@ -669,21 +693,26 @@ int PollCq(ibv_cq* cq, int n, ibv_wc* wcs) {
   if (got > n) {
     g_oracle->Find("cqe", "WR-COMP-015", fmt::format("ibv_poll_cq() of {} returned {}", n, got));
   }
-  if (got >= 0 && got < n) g_oracle->CheckEmpty(*w, "ibv_poll_cq()");
+  if (got >= 0 && got < n) g_oracle->CheckEmpty(*w, visible_end, "ibv_poll_cq()");
+  g_oracle->EndPoll(*w);
   g_oracle->CheckLocks("ibv_poll_cq()", "WR-CONC-006");
   return got;
 }
 
 int StartPoll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
   WatchedCq* w = g_oracle->Cq(cq);
+  const uint64_t visible_end = g_oracle->BeginPoll(*w);
   int rc = w->original.start_poll(cq, attr);
   if (rc == 0) {
     ++t_open;
     g_oracle->ReadEx(cq);
-  } else if (rc == ENOENT) {
-    g_oracle->CheckEmpty(*w, "ibv_start_poll()");
-  } else if (attr->comp_mask == 0) {
-    g_oracle->Find("cqe", "WR-COMP-013", fmt::format("ibv_start_poll() failed with {}", rc));
+  } else {
+    if (rc == ENOENT) {
+      g_oracle->CheckEmpty(*w, visible_end, "ibv_start_poll()");
+    } else if (attr->comp_mask == 0) {
+      g_oracle->Find("cqe", "WR-COMP-013", fmt::format("ibv_start_poll() failed with {}", rc));
+    }
+    g_oracle->EndPoll(*w);
   }
   g_oracle->CheckLocks("ibv_start_poll()", "WR-CQX-001");
   return rc;
@@ -691,11 +720,12 @@ int StartPoll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
 
 int NextPoll(ibv_cq_ex* cq) {
   WatchedCq* w = g_oracle->Cq(cq);
+  const uint64_t visible_end = g_oracle->VisibleEnd(*w);
   int rc = w->original.next_poll(cq);
   if (rc == 0) {
     g_oracle->ReadEx(cq);
   } else if (rc == ENOENT) {
-    g_oracle->CheckEmpty(*w, "ibv_next_poll()");
+    g_oracle->CheckEmpty(*w, visible_end, "ibv_next_poll()");
   }
   g_oracle->CheckLocks("ibv_next_poll()", "WR-CQX-002");
   return rc;
@@ -704,6 +734,7 @@ int NextPoll(ibv_cq_ex* cq) {
 void EndPoll(ibv_cq_ex* cq) {
   WatchedCq* w = g_oracle->Cq(cq);
   w->original.end_poll(cq);
+  g_oracle->EndPoll(*w);
   --t_open;
   g_oracle->CheckLocks("ibv_end_poll()", "WR-CQX-002");
 }
@@ -788,7 +819,7 @@ void SeamOracle::Impl::MatchCompletion(WatchedCq& cq, const model::Completion& s
       break;
     }
     if (it->optional) continue;
-    passed.push_back(it->lane);
+    if (!cq.shared) passed.push_back(it->lane);
     if (expected == cq.written.end()) expected = it;
   }
   if (next == cq.written.end()) next = expected;
@@ -866,16 +897,36 @@ void SeamOracle::Impl::MatchCompletion(WatchedCq& cq, const model::Completion& s
   }
 }
 
-void SeamOracle::Impl::CheckEmpty(WatchedCq& cq, const char* call) {
+void SeamOracle::Impl::CheckEmpty(WatchedCq& cq, uint64_t visible_end, const char* call) {
   std::lock_guard<std::mutex> lock(mutex);
-  size_t waiting = std::count_if(cq.written.begin(), cq.written.end(),
-                                 [](const WrittenCqe& w) { return !w.optional; });
-  if (waiting != 0) {
-    FindLocked(
-        "cqe", "WR-CQX-001",
-        fmt::format("{} says that the CQ is empty, but it holds {} completions", call, waiting));
-    cq.written.clear();
-  }
+  // What another thread's poll holds, and has yet to match, is not in the CQ either.
+  if (cq.polls_open > 1) return;
+  const auto was_there = [visible_end](const WrittenCqe& w) { return w.number < visible_end; };
+  const size_t waiting =
+      std::count_if(cq.written.begin(), cq.written.end(),
+                    [&](const WrittenCqe& w) { return was_there(w) && !w.optional; });
+  if (waiting == 0) return;
+  FindLocked(
+      "cqe", "WR-CQX-001",
+      fmt::format("{} says that the CQ is empty, but it holds {} completions", call, waiting));
+  cq.written.erase(std::remove_if(cq.written.begin(), cq.written.end(), was_there),
+                   cq.written.end());
+}
+
+uint64_t SeamOracle::Impl::VisibleEnd(WatchedCq& cq) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return cq.VisibleEnd();
+}
+
+uint64_t SeamOracle::Impl::BeginPoll(WatchedCq& cq) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (++cq.polls_open > 1) cq.shared = true;
+  return cq.VisibleEnd();
+}
+
+void SeamOracle::Impl::EndPoll(WatchedCq& cq) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (cq.polls_open > 0) --cq.polls_open;
 }
 
 // --- What the kernel tells
@@ -921,7 +972,14 @@ void SeamOracle::OnSend(const QpFacts& qp, Visibility, const DecodedSend& decode
     return;
   }
   ++impl_->requests;
-  w.send_entries.Add({qp.sq.next, posted->wr_id, posted->op});
+  w.send_entries.Add(
+      {qp.sq.next, posted->wr_id, posted->expressible ? std::optional(posted->op) : std::nullopt});
+  // What the type does not offer at all fails, at once or in a completion (WR-RESP-012); how a WQE
+  // of it looks is not promised.
+  const model::OperationInfo& info = model::Info(posted->op);
+  if (!posted->expressible ||
+      !((info.reference_types | info.optional_types) & model::MaskOf(qp.type)))
+    return;
   std::vector<Difference> differences = Compare(*posted, qp, decoded);
   if (differences.empty() && decoded.complaints.empty()) return;
   std::string text = Describe(*posted) + ": ";
@@ -934,7 +992,8 @@ void SeamOracle::OnSend(const QpFacts& qp, Visibility, const DecodedSend& decode
     text += separator + difference.what;
     separator = "; ";
   }
-  impl_->FindLocked("wqe", differences.empty() ? "" : differences[0].clause, text,
+  // A WQE that is no request at all is a builder's failure to make one.
+  impl_->FindLocked("wqe", differences.empty() ? "WR-BUILD-001" : differences[0].clause, text,
                     Hex(decoded.raw));
 }
 
@@ -1002,7 +1061,20 @@ void SeamOracle::OnCompletion(const CqFacts& cq, const NativeCompletion& native)
       if (entry->op) written.completion.opcode = model::Info(*entry->op).send_wc_opcode;
     }
   }
+  written.number = w.announced++;
   w.written.push_back(written);
+}
+
+void SeamOracle::OnCompletionWritten(const CqFacts& cq, CqeFate fate) {
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  WatchedCq& w = *impl_->CqLocked(reinterpret_cast<const void*>(cq.queue.library_object));
+  // A poll that was quick may have taken it.
+  if (w.written.empty() || w.written.back().number + 1 != w.announced) return;
+  if (fate == CqeFate::kLost) {
+    w.written.pop_back();
+  } else {
+    w.written.back().visible = true;
+  }
 }
 
 void SeamOracle::OnQpReset(const QpFacts& qp) {

@@ -49,6 +49,7 @@ class SeamOracle : public SeamObserver {
   void OnSend(const QpFacts& qp, Visibility visibility, const DecodedSend& decoded) override;
   void OnReceive(const Queue& queue, const DecodedReceive& decoded) override;
   void OnCompletion(const CqFacts& cq, const NativeCompletion& completion) override;
+  void OnCompletionWritten(const CqFacts& cq, CqeFate fate) override;
   void OnQpReset(const QpFacts& qp) override;
   void OnQpEnds(const QpFacts& qp) override;
   void OnSrqEnds(const SrqFacts& srq) override;

@@ -34,14 +34,14 @@ void KernelImpl::ReadSendQueue(HostedQp& qp) {
     Visibility visibility = model.DecodeSend(sq, &d);
     if (visibility == Visibility::kNotYet) return;
     model::SendRequest& r = d.request;
-    if (visibility == Visibility::kRequest) {
-      if (d.ah_number != 0) {
-        auto ah = ahs_.find(d.ah_number);
-        if (ah != ahs_.end()) {
-          r.ah = ah->second->ah;
-          d.ah_handle = ah->second->handle;
-        }
+    if (d.ah_number != 0) {
+      auto ah = ahs_.find(d.ah_number);
+      if (ah != ahs_.end()) {
+        r.ah = ah->second->ah;
+        d.ah_handle = ah->second->handle;
       }
+    }
+    if (visibility == Visibility::kRequest) {
       if (model::NeedsAddress(qp.facts.type) && r.ah == nullptr) {
         d.complaints.push_back(fmt::format("address handle {} is none", d.ah_number));
         visibility = Visibility::kMalformed;
@@ -187,12 +187,16 @@ void KernelImpl::OnSilentSuccess(HostedQp& qp, const model::SendRequest& request
 }
 
 void KernelImpl::Deliver(HostedCq& cq, const NativeCompletion& native) {
-  if (!cq.context->model().Encode(cq.facts, native)) {
+  if (observer != nullptr) observer->OnCompletion(cq.facts, native);
+  const bool written = cq.context->model().Encode(cq.facts, native);
+  if (observer != nullptr) {
+    observer->OnCompletionWritten(cq.facts, written ? CqeFate::kWritten : CqeFate::kLost);
+  }
+  if (!written) {
     // WR-COMP-012: the completion is lost and the CQ's user hears of it.
     Raise(cq, IBV_EVENT_CQ_ERR);
     return;
   }
-  if (observer != nullptr) observer->OnCompletion(cq.facts, native);
   const model::Completion& c = native.completion;
   bool wanted = cq.facts.arm == CqFacts::Arm::kAny || (cq.facts.arm == CqFacts::Arm::kSolicited &&
                                                        (c.solicited || c.status != IBV_WC_SUCCESS));

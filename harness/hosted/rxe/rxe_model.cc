@@ -129,6 +129,9 @@ class RxeModel : public DeviceModel {
     a.max_pkeys = 64;
     a.local_ca_ack_delay = 15;
     a.phys_port_cnt = 1;
+    // IB_UVERBS_DEVICE_FLUSH_GLOBAL, _FLUSH_PERSISTENT, _ATOMIC_WRITE: the module has them
+    // since 6.2, and the library offers the operations on any kernel.
+    traits_.more_cap_flags = uint64_t{7} << 38;
   }
 
   const DeviceTraits& traits() const override { return traits_; }
