@@ -55,31 +55,48 @@ uint64_t Resident() {
 struct Pair {
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
-  ibv_cq* cq = nullptr;
+  ibv_cq* cq = nullptr;  // of the QP that posts
+  ibv_cq* peer_cq = nullptr;
   ibv_qp* qp[2] = {};
   ibv_mr* mr = nullptr;
+  ibv_port_attr port = {};
+  ibv_gid gid = {};
   alignas(64) uint8_t memory[4096] = {};
 
   ~Pair() {
-    for (ibv_qp* q : qp)
-      if (q) ibv_destroy_qp(q);
-    if (mr) ibv_dereg_mr(mr);
-    if (cq) ibv_destroy_cq(cq);
-    if (pd) ibv_dealloc_pd(pd);
+    Free();
     if (context) ibv_close_device(context);
   }
 
-  bool Make(DeviceSession* session) {
+  bool Open(DeviceSession* session) {
     context = session->Open(0);
-    if (!context) return false;
-    pd = ibv_alloc_pd(context);
-    cq = ibv_create_cq(context, 1024, nullptr, nullptr, 0);
-    if (!pd || !cq) return false;
-    mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    return context && !ibv_query_port(context, 1, &port) && !ibv_query_gid(context, 1, 0, &gid);
+  }
+  void Free() {
     for (ibv_qp*& q : qp) {
+      if (q) ibv_destroy_qp(q);
+      q = nullptr;
+    }
+    if (mr) ibv_dereg_mr(mr);
+    for (ibv_cq** c : {&cq, &peer_cq}) {
+      if (*c) ibv_destroy_cq(*c);
+      *c = nullptr;
+    }
+    if (pd) ibv_dealloc_pd(pd);
+    mr = nullptr;
+    pd = nullptr;
+  }
+  bool Make(int cqe) {
+    pd = ibv_alloc_pd(context);
+    cq = ibv_create_cq(context, cqe, nullptr, nullptr, 0);
+    peer_cq = ibv_create_cq(context, cqe, nullptr, nullptr, 0);
+    if (!pd || !cq || !peer_cq) return false;
+    mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    for (int i = 0; i < 2; i++) {
+      ibv_qp*& q = qp[i];
       ibv_qp_init_attr_ex attr;
       std::memset(&attr, 0, sizeof attr);
-      attr.send_cq = attr.recv_cq = cq;
+      attr.send_cq = attr.recv_cq = i == 0 ? cq : peer_cq;
       attr.cap = {64, 16, 4, 4, 0};
       attr.qp_type = IBV_QPT_RC;
       attr.pd = pd;
@@ -88,11 +105,7 @@ struct Pair {
       q = ibv_create_qp_ex(context, &attr);
       if (!q) return false;
     }
-    ibv_port_attr port;
-    std::memset(&port, 0, sizeof port);
-    ibv_gid gid{};
-    if (!mr || ibv_query_port(context, 1, &port) || ibv_query_gid(context, 1, 0, &gid))
-      return false;
+    if (!mr) return false;
     for (int i = 0; i < 2; i++) {
       ModifyFacts facts;
       facts.type = model::QpType::kRc;
@@ -125,7 +138,7 @@ void BuildBatch(const Pair& pair, ibv_qp_ex* qp) {
 
 void Posting(DeviceSession* session, const std::string& name, double seconds, Report* report) {
   Pair pair;
-  if (!pair.Make(session)) {
+  if (!pair.Open(session) || !pair.Make(1024)) {
     Print(fmt::format("{:<24} no RC queue pair with RDMA_WRITE could be made\n", name));
     return;
   }
@@ -160,6 +173,52 @@ void Posting(DeviceSession* session, const std::string& name, double seconds, Re
   report->timing[name + ".build_ns"] = build;
   if (good) report->timing[name + ".execute_ns"] = execute;
 }
+
+// A whole life: pd, mr, 2 cq, 2 qp to RTS, 47 requests and their completions, the end of all.
+void LifeCycle(DeviceSession* session, const std::string& name, double seconds, Report* report) {
+  Pair pair;
+  bool good = pair.Open(session);
+  const double life = Best(seconds, [&] {
+    if (!good) return;
+    good = pair.Make(64);
+    if (!good) return;
+    ibv_qp_ex* qp = ibv_qp_to_qp_ex(pair.qp[0]);
+    ibv_wr_start(qp);
+    qp->wr_flags = IBV_SEND_SIGNALED;
+    constexpr int kRequests = 47;
+    for (int i = 0; i < kRequests; i++) {
+      qp->wr_id = static_cast<uint64_t>(i);
+      ibv_wr_rdma_write(qp, pair.mr->rkey, reinterpret_cast<uintptr_t>(pair.memory));
+      ibv_wr_set_sge(qp, pair.mr->lkey, reinterpret_cast<uintptr_t>(pair.memory + 2048), 64);
+    }
+    good = ibv_wr_complete(qp) == 0;
+    ibv_wc wc[64];
+    int n = 0;
+    for (int tries = 0; good && n < kRequests && tries < 1000000; tries++) {
+      const int got = ibv_poll_cq(pair.cq, 64, wc);
+      if (got == 0) session->Settle();
+      n += got;
+    }
+    good = good && n == kRequests;
+    pair.Free();
+  });
+  if (!good) {
+    Print(
+        fmt::format("{:<24} no life of an RC queue pair with RDMA_WRITE came to its end\n", name));
+    return;
+  }
+  Print(fmt::format("{:<24} {:>8.1f} us\n", name, life * 1e6));
+  report->timing[name + ".life_cycle_us"] = life * 1e6;
+}
+
+// What is set up and recycled for the twenty calls, and nothing else.
+constexpr const char* kEmpty = R"(qp a rc ops=RDMA_WRITE|SEND
+qp b rc ops=SEND
+connect a b
+mr src len=64 access=LOCAL_WRITE fill=0x5a
+mr dst len=64 access=LOCAL_WRITE|REMOTE_WRITE
+settle
+)";
 
 // About 20 calls: two QPs, two regions of two requests, their completions.
 constexpr const char* kTwentyCalls = R"(qp a rc ops=RDMA_WRITE|SEND
@@ -216,6 +275,14 @@ ExitStatus Bench(const BenchArguments& arguments) {
     if (session) Posting(session.get(), info.name, arguments.seconds, &report);
   }
 
+  Print("\nA life: pd, mr, 2 cq, 2 qp to RTS, 47 requests, and the end of all of it\n");
+  for (const ProviderInfo& info : AllProviders()) {
+    if (!info.in_check || !info.why_unavailable.empty()) continue;
+    std::string why;
+    std::unique_ptr<DeviceSession> session = OpenProvider(info, &why);
+    if (session) LifeCycle(session.get(), info.name, arguments.seconds, &report);
+  }
+
   Print("\nPrograms of 20 calls, run and judged, objects kept, on one core\n");
   for (const ProviderInfo& info : AllProviders()) {
     if (!info.in_check || !info.why_unavailable.empty()) continue;
@@ -248,10 +315,22 @@ ExitStatus Bench(const BenchArguments& arguments) {
                                }
                              }) /
                         kRounds;
-    Print(fmt::format("{:<24} {:>8.0f} a second ({:.2f} us to run, {:.2f} us to judge){}\n",
-                      info.name, 1 / both, run * 1e6, (both - run) * 1e6,
-                      violations ? ", with violations" : ""));
+    const ParseResult nothing = ParseProgram(kEmpty, "bench");
+    const double empty = Best(arguments.seconds,
+                              [&] {
+                                for (int i = 0; i < kRounds; i++) {
+                                  executor.Run(nothing.program, options, &trace);
+                                  violations += judge(nothing.program, trace).violations;
+                                }
+                              }) /
+                         kRounds;
+    Print(
+        fmt::format("{:<24} {:>8.0f} a second ({:.2f} us to run, {:.2f} us to judge), {:.0f} % of "
+                    "the rate of an empty program{}\n",
+                    info.name, 1 / both, run * 1e6, (both - run) * 1e6, empty / both * 100,
+                    violations ? ", with violations" : ""));
     report.timing[info.name + ".programs_per_second"] = 1 / both;
+    report.timing[info.name + ".empty_programs_per_second"] = 1 / empty;
 
     if (info.kind != ProviderKind::kReference) continue;
     Print("\nGrowth with the length of a program (reference, run and judged)\n");
