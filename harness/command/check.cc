@@ -14,7 +14,7 @@ namespace {
 // What was found, once a clause: the Program with the fewest calls shows it, the others are
 // counted. A broken provider breaks one clause in a hundred Programs.
 std::string ExplainByClause(const std::vector<NamedProgram>& programs,
-                            const std::vector<RunResult>& results) {
+                            const std::vector<RunResult>& results, const Expected& expected) {
   struct Found {
     size_t programs = 0;
     const RunResult* shortest = nullptr;
@@ -28,14 +28,18 @@ std::string ExplainByClause(const std::vector<NamedProgram>& programs,
   std::map<std::pair<judge::FindingKind, std::string>, Found> by_clause;
   std::map<std::pair<std::string, std::string>, Below> by_seam;
   std::string out;
-  for (const RunResult& result : results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const RunResult& result = results[i];
+    const conform::ProgramResult& known = expected.programs[i];
     const NamedProgram& named = programs[result.index];
     if (result.ended != Ended::kWell) {
+      if (known.AllKnown()) continue;
       out += "\n" + ExplainResult(named, result);
       continue;
     }
     std::set<std::string> counted;
     for (const SessionFinding& finding : result.below) {
+      if (known.Known(finding.clause, finding.kind)) continue;
       Below& found = by_seam[{finding.kind, finding.clause}];
       if (counted.insert(finding.kind + finding.clause).second) found.programs++;
       if (!found.shortest ||
@@ -47,6 +51,9 @@ std::string ExplainByClause(const std::vector<NamedProgram>& programs,
     for (const judge::Finding& finding : result.verdict.findings) {
       // Undefined uses are what some of the corpus is about; known bugs are counted in the report.
       if (finding.emulated || finding.kind == judge::FindingKind::kUndefined) continue;
+      if (finding.kind == judge::FindingKind::kViolation &&
+          known.Known(finding.clause, "violation"))
+        continue;
       Found& found = by_clause[{finding.kind, finding.clause}];
       if (counted.insert(finding.clause).second) found.programs++;
       if (!found.shortest ||
@@ -77,13 +84,46 @@ std::string ExplainByClause(const std::vector<NamedProgram>& programs,
   return out;
 }
 
+// The deviations that were expected, a line each, and what contradicts the expectations.
+std::string ExplainExpected(const Expected& expected) {
+  struct Count {
+    size_t findings = 0, programs = 0;
+    const conform::ProgramResult* last = nullptr;
+  };
+  std::map<std::pair<std::string, std::string>, Count> known;
+  for (const conform::ProgramResult& program : expected.programs) {
+    for (const conform::ProgramResult::Finding& finding : program.findings) {
+      if (!finding.known) continue;
+      Count& count = known[{finding.known->reason, finding.known->link}];
+      count.findings++;
+      if (count.last != &program) count.programs++;
+      count.last = &program;
+    }
+  }
+  std::string out;
+  for (const auto& [entry, count] : known)
+    out += fmt::format("known: {} ({} finding{} in {} program{}; {})\n", entry.first,
+                       count.findings, count.findings == 1 ? "" : "s", count.programs,
+                       count.programs == 1 ? "" : "s", entry.second);
+  for (const conform::Surprise& s : expected.surprises) {
+    if (s.kind == conform::Surprise::kUnexpectedFailure) continue;  // explained with its program
+    out +=
+        fmt::format("{} {} {}: {}\n",
+                    s.kind == conform::Surprise::kUnused ? "unused expectation" : "unexpected pass",
+                    s.clause, s.test, s.what);
+  }
+  return out;
+}
+
 // What a reader can do next, which depends on what was found.
 std::string HowToGoOn(const Report& report, ExitStatus status) {
   std::string out = "\n";
   const ReportFinding* first = nullptr;
   for (const ProviderReport& provider : report.providers)
     for (const ReportFinding& finding : provider.findings)
-      if (!first && finding.kind != "warning" && finding.kind != "undecided") first = &finding;
+      if (!first && finding.known.empty() && finding.kind != "warning" &&
+          finding.kind != "undecided")
+        first = &finding;
   if (status == kFindings && first) {
     const std::string file = first->where.substr(0, first->where.rfind(':'));
     if (!first->clause.empty())
@@ -141,6 +181,11 @@ ExitStatus Check(const CheckArguments& arguments) {
   OutputFile json;
   if (!json.Open(arguments.json)) return kUsage;
 
+  conform::Expectations expectations;
+  if (!arguments.strict &&
+      !LoadExpectations(arguments.expectations, "corpus/expectations.tsv", &expectations))
+    return kUsage;
+
   Report report = NewReport("check");
   const std::atomic<bool>& stop = StopOnInterrupt();
   for (const ProviderInfo& provider : providers) {
@@ -164,7 +209,10 @@ ExitStatus Check(const CheckArguments& arguments) {
       if (provider.kind == ProviderKind::kReference || program.group != "misuse")
         here.push_back(program);
     std::vector<RunResult> results;
-    status = Worse(status, RunAll(provider, here, options, &found, &results));
+    if (!arguments.strict) options.expectations = &expectations;
+    options.whole = arguments.filter.empty() && arguments.corpus.empty();
+    Expected expected;
+    status = Worse(status, RunAll(provider, here, options, &found, &results, &expected));
     if (!found.not_run.empty()) continue;
     Print(fmt::format("{} {}\n", provider.name, provider.version));
     Print(PrintTable(found));
@@ -177,7 +225,8 @@ ExitStatus Check(const CheckArguments& arguments) {
       Print(fmt::format("variation {}: {} ({}x)\n", key.first, key.second, count));
     for (const ReportFinding& f : found.findings)
       if (f.kind == "unstable") Print(fmt::format("unstable: {}: {}\n", f.where, f.what));
-    Print(ExplainByClause(here, results));
+    Print(ExplainExpected(expected));
+    Print(ExplainByClause(here, results, expected));
     Print("\n");
     std::fflush(stdout);
   }

@@ -15,7 +15,9 @@ struct CheckArguments {
   std::vector<std::string> with;       // added to them
   std::string corpus;                  // empty: the tree's own
   std::string json;
-  std::string filter;  // only Programs whose path contains it
+  std::string filter;        // only Programs whose path contains it
+  bool strict = false;       // known deviations count like any finding
+  std::string expectations;  // empty: the tree's own
 };
 ExitStatus Check(const CheckArguments& arguments);
 

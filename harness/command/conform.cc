@@ -190,17 +190,6 @@ std::string Differences(const Report& report) {
   return out;
 }
 
-bool LoadExpectations(const std::string& asked, conform::Expectations* expectations) {
-  const std::string path = asked.empty() ? FindData("conformance/expectations.tsv") : asked;
-  if (path.empty()) return true;  // none known: every failure is unexpected
-  std::string text, why;
-  if (!ReadFile(path, &text, &why) || !conform::ParseExpectations(text, path, expectations, &why)) {
-    Say(why);
-    return false;
-  }
-  return true;
-}
-
 std::string NoteOf(const conform::TestResult& test) {
   for (const auto& [id, clause] : test.clauses)
     if (!clause.notes.empty()) return id + ": " + clause.notes[0];
@@ -286,7 +275,8 @@ ExitStatus Conform(const ConformArguments& arguments) {
   std::string filter;
   if (!MakeFilter(arguments, tests, &filter)) return kUsage;
   conform::Expectations expectations;
-  if (!LoadExpectations(arguments.expectations, &expectations)) return kUsage;
+  if (!LoadExpectations(arguments.expectations, "conformance/expectations.tsv", &expectations))
+    return kUsage;
 
   ExitStatus status = kFine;
   Report report = NewReport("conform");

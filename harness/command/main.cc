@@ -83,6 +83,10 @@ void Define(CLI::App* app, Arguments* a) {
       ->type_name("DIR");
   check->add_option("--filter", a->check.filter, "only programs with TEXT in their path")
       ->type_name("TEXT");
+  check->add_flag("--strict", a->check.strict,
+                  "known deviations (corpus/expectations.tsv) count like any finding");
+  check->add_option("--expectations", a->check.expectations, "another file of what is known")
+      ->type_name("FILE");
   AddJson(check, &a->check.json);
 
   CLI::App* run = Command(app, "run", "run programs on a provider and judge what they did",

@@ -67,7 +67,48 @@ std::vector<std::string> Signature(const RunResult& result) {
   return all;
 }
 
+// The name that expectations know a Program by: its file's, without folder and ending.
+std::string ShortName(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? name : name.substr(0, dot);
+}
+
+conform::ProgramResult InWords(const NamedProgram& named, const RunResult& result) {
+  conform::ProgramResult words;
+  words.name = ShortName(named.name);
+  if (Died(result)) {
+    words.findings.push_back({"", std::string(KindWord(result.ended)), FirstLine(result.fatal)});
+    return words;
+  }
+  for (const judge::Finding& f : result.verdict.findings) {
+    if (f.emulated || f.kind == judge::FindingKind::kUndefined ||
+        f.kind == judge::FindingKind::kDeviation)
+      continue;
+    words.findings.push_back({f.clause, std::string(KindWord(f.kind)), f.what});
+  }
+  for (const SessionFinding& f : result.below) words.findings.push_back({f.clause, f.kind, f.what});
+  return words;
+}
+
 }  // namespace
+
+bool LoadExpectations(const std::string& asked, const std::string& own,
+                      conform::Expectations* expectations) {
+  const std::string path = asked.empty() ? FindData(own) : asked;
+  if (path.empty()) return true;
+  std::string text, why;
+  if (!ReadFile(path, &text, &why)) {
+    Say(fmt::format("{}: {}", path, why));
+    return false;
+  }
+  if (!conform::ParseExpectations(text, path, expectations, &why)) {
+    Say(why);
+    return false;
+  }
+  return true;
+}
 
 Report NewReport(const std::string& command) {
   Report report;
@@ -77,7 +118,8 @@ Report NewReport(const std::string& command) {
   return report;
 }
 
-void AddResult(const NamedProgram& named, const RunResult& result, ProviderReport* report) {
+void AddResult(const NamedProgram& named, const RunResult& result, ProviderReport* report,
+               const conform::ProgramResult* known) {
   GroupRow& group = report->Group(named.group);
   Counts& counts = group.counts;
   counts.programs++;
@@ -94,12 +136,19 @@ void AddResult(const NamedProgram& named, const RunResult& result, ProviderRepor
     f.what = std::move(what);
     f.where = Where(named, line);
     f.program = program;
+    if (const conform::Expectation* entry = known ? known->Known(clause, kind) : nullptr)
+      f.known = entry->reason;
     return f;
   };
+  const bool all_known = known && known->AllKnown();
   if (result.cut_at != ~uint32_t{0}) report->cut++;
   if (Died(result)) {
-    counts.crash += result.ended != Ended::kHang;
-    counts.hang += result.ended == Ended::kHang;
+    if (all_known) {
+      counts.known++;
+    } else {
+      counts.crash += result.ended != Ended::kHang;
+      counts.hang += result.ended == Ended::kHang;
+    }
     add(KindWord(result.ended), "", result.fatal_call, LineOf(named.program, result.fatal_call),
         FirstLine(result.fatal))
         .observed = result.fatal;
@@ -133,6 +182,10 @@ void AddResult(const NamedProgram& named, const RunResult& result, ProviderRepor
         v.outcome < choice.outcomes.size() ? std::string(choice.outcomes[v.outcome]) : "?";
     report->variations[{std::string(choice.name), outcome}] += v.count;
     report->NoteClause(std::string(choice.clause), "variation", named.name);
+  }
+  if (all_known) {
+    counts.known++;
+    return;
   }
   if (!result.below.empty()) {
     counts.violation++;
@@ -212,7 +265,7 @@ std::string ExplainResult(const NamedProgram& named, const RunResult& result) {
 
 ExitStatus RunAll(const ProviderInfo& provider, const std::vector<NamedProgram>& programs,
                   const RunAllOptions& options, ProviderReport* report,
-                  std::vector<RunResult>* results) {
+                  std::vector<RunResult>* results, Expected* expected) {
   report->name = provider.name;
   report->version = provider.version;
   std::vector<Program> bare;
@@ -233,9 +286,21 @@ ExitStatus RunAll(const ProviderInfo& provider, const std::vector<NamedProgram>&
     report->not_run = why;
     return kNoProvider;
   }
-  for (RunResult& result : all) {
+  Expected words;
+  for (const RunResult& result : all)
+    words.programs.push_back(InWords(programs[result.index], result));
+  if (options.expectations) {
+    words.surprises = conform::ComparePrograms(*options.expectations, provider.name,
+                                               provider.version, options.whole, &words.programs);
+    for (const conform::Surprise& surprise : words.surprises)
+      if (surprise.kind != conform::Surprise::kUnexpectedFailure) status = kFindings;
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    RunResult& result = all[i];
     const NamedProgram& named = programs[result.index];
-    if (StatusOf(result) != kFine && !(options.watch.stop && options.watch.stop->load())) {
+    const bool known = words.programs[i].AllKnown();
+    if (StatusOf(result) != kFine && !known &&
+        !(options.watch.stop && options.watch.stop->load())) {
       // In a fresh process, alone: what depends on what ran before is no finding of this Program.
       std::vector<RunResult> again;
       WatchOptions alone = options.watch;
@@ -252,15 +317,17 @@ ExitStatus RunAll(const ProviderInfo& provider, const std::vector<NamedProgram>&
              named.name,
              PrintProgram(named.program, Notes::kDrop),
              {},
+             "",
              ""});
       }
     }
-    AddResult(named, result, report);
-    status = Worse(status, StatusOf(result));
+    AddResult(named, result, report, &words.programs[i]);
+    if (!known) status = Worse(status, StatusOf(result));
     if (results) results->push_back(std::move(result));
   }
   std::sort(report->groups.begin(), report->groups.end(),
             [](const GroupRow& a, const GroupRow& b) { return a.name < b.name; });
+  if (expected) *expected = std::move(words);
   return status;
 }
 

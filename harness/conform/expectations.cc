@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 namespace qpexam::conform {
 namespace {
@@ -22,10 +23,19 @@ bool IsVersion(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
 }
 
-bool Matches(const std::string& pattern, const std::string& test) {
-  if (!pattern.empty() && pattern.back() == '*')
-    return test.compare(0, pattern.size() - 1, pattern, 0, pattern.size() - 1) == 0;
-  return pattern == test;
+bool IsPattern(const std::string& name) { return name.find('*') != std::string::npos; }
+
+// Whether `name` fits a pattern in which each * stands for anything, also for nothing.
+bool Matches(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (name.substr(0, star) != pattern.substr(0, star)) return false;
+  name.remove_prefix(star);
+  pattern.remove_prefix(star + 1);
+  for (;; name.remove_prefix(1)) {
+    if (Matches(pattern, name)) return true;
+    if (name.empty()) return false;
+  }
 }
 
 // What happened to a clause in a test, in the words of an entry.
@@ -34,7 +44,9 @@ std::string Happened(const TestResult& test, const ClauseResult& clause) {
 }
 
 bool IsFailure(const std::string& verdict) {
-  return verdict == "violation" || verdict == "crash" || verdict == "hang";
+  static constexpr std::string_view kFailures[] = {
+      "violation", "crash", "hang", "wqe", "cqe", "lock", "residue", "kernel", "sanitizer"};
+  return std::find(std::begin(kFailures), std::end(kFailures), verdict) != std::end(kFailures);
 }
 
 }  // namespace
@@ -77,12 +89,14 @@ bool ParseExpectations(std::string_view text, const std::string& file, Expectati
         return bad(
             fmt::format("versions \"{}\"; write *, 56.1, 44.0..56.1, ..56.1 or 56.1..", f[1]));
     }
-    entry.clause = f[2];
+    entry.clause = f[2] == "-" ? "" : f[2];
     entry.test = f[3];
     entry.verdict = f[4];
     if (!IsFailure(entry.verdict) && entry.verdict != "warning" && entry.verdict != "undecided")
-      return bad(fmt::format("verdict \"{}\"; one of violation, warning, crash, hang, undecided",
-                             entry.verdict));
+      return bad(
+          fmt::format("verdict \"{}\"; one of violation, warning, crash, hang, undecided, and for "
+                      "programs wqe, cqe, lock, residue, kernel, sanitizer",
+                      entry.verdict));
     entry.reason = f[5];
     entry.link = f[6];
     if (entry.reason.empty()) return bad("an entry needs a reason");
@@ -131,7 +145,7 @@ std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& 
           is_expected = used[i] = true;
         } else if (happened == "conforms" || happened == "variation") {
           // A pattern may name tests of which only some fail.
-          if (entry.test.back() != '*') {
+          if (!IsPattern(entry.test)) {
             surprises.push_back({Surprise::kUnexpectedPass, id, test.name,
                                  fmt::format("{} where line {} of the expectations says {}",
                                              happened, entry.line, entry.verdict)});
@@ -168,6 +182,62 @@ std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& 
                            fmt::format("{} tests were skipped, line {} of the expectations allows "
                                        "{}",
                                        skipped, bound.line, bound.most)});
+  }
+  return surprises;
+}
+
+const Expectation* ProgramResult::Known(std::string_view clause, std::string_view verdict) const {
+  for (const Finding& finding : findings)
+    if (finding.clause == clause && finding.verdict == verdict) return finding.known;
+  return nullptr;
+}
+
+bool ProgramResult::AllKnown() const {
+  bool any = false;
+  for (const Finding& finding : findings) {
+    if (!IsFailure(finding.verdict)) continue;
+    if (finding.known == nullptr) return false;
+    any = true;
+  }
+  return any;
+}
+
+std::vector<Surprise> ComparePrograms(const Expectations& expectations, std::string_view provider,
+                                      std::string_view version, bool whole,
+                                      std::vector<ProgramResult>* programs) {
+  std::vector<Surprise> surprises;
+  std::vector<const Expectation*> here;
+  for (const Expectation& entry : expectations.entries)
+    if (entry.provider == provider && InRange(entry, version)) here.push_back(&entry);
+  std::vector<bool> used(here.size(), false);
+  for (ProgramResult& program : *programs) {
+    for (ProgramResult::Finding& finding : program.findings) {
+      for (size_t i = 0; i < here.size(); ++i) {
+        if (here[i]->clause != finding.clause || here[i]->verdict != finding.verdict ||
+            !Matches(here[i]->test, program.name))
+          continue;
+        finding.known = here[i];
+        used[i] = true;
+      }
+      if (finding.known == nullptr && IsFailure(finding.verdict))
+        surprises.push_back(
+            {Surprise::kUnexpectedFailure, finding.clause, program.name, finding.what});
+    }
+    for (size_t i = 0; i < here.size(); ++i) {
+      if (used[i] || here[i]->test != program.name) continue;
+      used[i] = true;  // said once
+      surprises.push_back(
+          {Surprise::kUnexpectedPass, here[i]->clause, program.name,
+           fmt::format("nothing was found where line {} of the expectations says {}", here[i]->line,
+                       here[i]->verdict)});
+    }
+  }
+  if (!whole) return surprises;
+  for (size_t i = 0; i < here.size(); ++i) {
+    if (used[i]) continue;
+    surprises.push_back(
+        {Surprise::kUnused, here[i]->clause, here[i]->test,
+         fmt::format("line {} of the expectations was used by nothing", here[i]->line)});
   }
   return surprises;
 }

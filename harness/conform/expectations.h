@@ -1,4 +1,5 @@
-// What is known of a provider, as data: conformance/expectations.tsv.
+// What is known of a provider, as data: conformance/expectations.tsv for the suites,
+// corpus/expectations.tsv for the Programs of `qpexam check`.
 //
 // A run fails on a failure that no entry expects, on an entry whose test passes, and on an entry
 // that nothing used, so the file stays true.
@@ -17,8 +18,10 @@ struct Expectation {
   std::string provider;  // "hosted:rxe"
   std::string from, to;  // versions, both included; empty: open
   std::string clause;    // "WR-SGE-001"
-  std::string test;      // a test's name, or one with * at its end
-  std::string verdict;   // violation|warning|crash|hang|undecided
+  std::string test;      // a test's or a Program's name; each * in it stands for anything
+  // violation|warning|crash|hang|undecided; for Programs also the kinds of findings below
+  // libibverbs: wqe|cqe|lock|residue|kernel|sanitizer
+  std::string verdict;
   std::string reason, link;
   int line = 0;  // of the file
 };
@@ -35,9 +38,9 @@ struct Expectations {
   std::vector<SkipBound> skips;
 };
 
-// Tab-separated: provider, versions ("*", "44.0..56.1", "..56.1"), clause, test, verdict, reason,
-// link. A line "skips<TAB>provider<TAB>N" is a bound. # starts a comment. False with *why: file,
-// line and what would be right.
+// Tab-separated: provider, versions ("*", "44.0..56.1", "..56.1"), clause ("-": none), test,
+// verdict, reason, link. A line "skips<TAB>provider<TAB>N" is a bound. # starts a comment. False
+// with *why: file, line and what would be right.
 bool ParseExpectations(std::string_view text, const std::string& file, Expectations* out,
                        std::string* why);
 
@@ -56,6 +59,26 @@ struct Surprise {
 std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& run,
                               std::string_view provider, std::string_view version, bool whole,
                               size_t* expected);
+
+// What a Program did, in the words of the entries.
+struct ProgramResult {
+  std::string name;
+  struct Finding {
+    std::string clause, verdict, what;
+    const Expectation* known = nullptr;  // filled by ComparePrograms()
+  };
+  std::vector<Finding> findings;
+  // The entry that expects such a finding; nullptr: none does.
+  const Expectation* Known(std::string_view clause, std::string_view verdict) const;
+  // Whether there are failures, and all of them are expected.
+  bool AllKnown() const;
+};
+
+// The same for Programs: marks what is expected, and returns what contradicts the expectations.
+// Warnings and undecided ones need no entry, but an entry for them must be used too.
+std::vector<Surprise> ComparePrograms(const Expectations& expectations, std::string_view provider,
+                                      std::string_view version, bool whole,
+                                      std::vector<ProgramResult>* programs);
 
 }  // namespace qpexam::conform
 

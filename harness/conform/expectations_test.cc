@@ -101,6 +101,64 @@ TEST(Compare, SkipsAreBounded) {
   EXPECT_TRUE(Compare(two, run, "reference", "56.1", true, &expected).empty());
 }
 
+std::vector<ProgramResult> Programs(const std::string& name, const std::string& verdict) {
+  ProgramResult program;
+  program.name = name;
+  if (!verdict.empty()) program.findings.push_back({"WR-SGE-001", verdict, "dma.length is 20"});
+  return {program};
+}
+constexpr char kOfPrograms[] =
+    "hosted:rxe\t..56.1\tWR-SGE-001\tsge-list\twqe\ta sum\thttps://example.org/1\n";
+
+TEST(ComparePrograms, AnExpectedFindingIsKnownWithItsReason) {
+  const Expectations entries = Parsed(kOfPrograms);
+  std::vector<ProgramResult> programs = Programs("sge-list", "wqe");
+  EXPECT_TRUE(ComparePrograms(entries, "hosted:rxe", "56.1", true, &programs).empty());
+  EXPECT_TRUE(programs[0].AllKnown());
+  ASSERT_NE(programs[0].Known("WR-SGE-001", "wqe"), nullptr);
+  EXPECT_EQ(programs[0].Known("WR-SGE-001", "wqe")->reason, "a sum");
+  EXPECT_EQ(programs[0].Known("WR-SGE-001", "violation"), nullptr);
+}
+
+TEST(ComparePrograms, AStarStandsForAnything) {
+  const Expectations entries =
+      Parsed("hosted:rxe\t*\tWR-SGE-001\tbuild-*-sge-*list\twqe\ta sum\tlink\n");
+  for (const auto& [name, fits] :
+       {std::pair{"build-rc-send-sge-list", true}, std::pair{"build--sge-list", true},
+        std::pair{"build-rc-send-sge", false}, std::pair{"build-rc-sge-list-2", false}}) {
+    std::vector<ProgramResult> programs = Programs(name, "wqe");
+    ComparePrograms(entries, "hosted:rxe", "56.1", false, &programs);
+    EXPECT_EQ(programs[0].AllKnown(), fits) << name;
+  }
+}
+
+TEST(ComparePrograms, AnotherKindProgramOrVersionIsUnexpected) {
+  const Expectations entries = Parsed(kOfPrograms);
+  std::vector<ProgramResult> programs = Programs("sge-list", "violation");
+  auto surprises = ComparePrograms(entries, "hosted:rxe", "56.1", false, &programs);
+  ASSERT_EQ(surprises.size(), 2u);  // and the wqe finding is missing
+  EXPECT_EQ(surprises[0].kind, Surprise::kUnexpectedFailure);
+  EXPECT_FALSE(programs[0].AllKnown());
+  programs = Programs("sge-other", "wqe");
+  EXPECT_EQ(ComparePrograms(entries, "hosted:rxe", "56.1", false, &programs).size(), 1u);
+  programs = Programs("sge-list", "wqe");
+  EXPECT_EQ(ComparePrograms(entries, "hosted:rxe", "65.0", false, &programs).size(), 1u);
+}
+
+TEST(ComparePrograms, ACleanProgramAndAnUnusedEntryAreSurprises) {
+  const Expectations entries = Parsed(kOfPrograms);
+  std::vector<ProgramResult> programs = Programs("sge-list", "");
+  auto surprises = ComparePrograms(entries, "hosted:rxe", "56.1", true, &programs);
+  ASSERT_EQ(surprises.size(), 1u);
+  EXPECT_EQ(surprises[0].kind, Surprise::kUnexpectedPass);
+  EXPECT_FALSE(programs[0].AllKnown());
+  programs = Programs("another", "");
+  EXPECT_TRUE(ComparePrograms(entries, "hosted:rxe", "56.1", false, &programs).empty());
+  surprises = ComparePrograms(entries, "hosted:rxe", "56.1", true, &programs);
+  ASSERT_EQ(surprises.size(), 1u);
+  EXPECT_EQ(surprises[0].kind, Surprise::kUnused);
+}
+
 TEST(ParseResults, ReadsLinesAndLeavesATruncatedOne) {
   SuiteRun run;
   ParseResults(

@@ -34,6 +34,7 @@ Counts& Counts::operator+=(const Counts& other) {
   skipped += other.skipped;
   crash += other.crash;
   hang += other.hang;
+  known += other.known;
   return *this;
 }
 
@@ -85,9 +86,10 @@ std::string PrintTable(const ProviderReport& provider) {
   static constexpr Column kColumns[] = {
       {"programs", &Counts::programs, true},    {"conforming", &Counts::conforms, true},
       {"variations", &Counts::variation, true}, {"warnings", &Counts::warning, false},
-      {"violations", &Counts::violation, true}, {"undecided", &Counts::undecided, false},
-      {"emulated", &Counts::emulated, false},   {"skipped", &Counts::skipped, false},
-      {"crashes", &Counts::crash, false},       {"hangs", &Counts::hang, false},
+      {"violations", &Counts::violation, true}, {"known", &Counts::known, false},
+      {"undecided", &Counts::undecided, false}, {"emulated", &Counts::emulated, false},
+      {"skipped", &Counts::skipped, false},     {"crashes", &Counts::crash, false},
+      {"hangs", &Counts::hang, false},
   };
   const Counts total = provider.Total();
   size_t width = 5;

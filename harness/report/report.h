@@ -18,6 +18,7 @@ inline constexpr std::string_view kReportSchema = "qpexam-report/1";
 struct Counts {
   uint64_t programs = 0, tests = 0, conforms = 0, variation = 0, warning = 0, violation = 0,
            emulated = 0, undecided = 0, skipped = 0, crash = 0, hang = 0;
+  uint64_t known = 0;  // findings, all of which the expectations name; in none of the others
   Counts& operator+=(const Counts& other);
 };
 
@@ -30,6 +31,7 @@ struct ReportFinding {
   std::string program;
   std::vector<std::string> allowed;
   std::string observed;
+  std::string known;  // the reason that the expectations give; empty: not expected
 };
 
 struct ClauseVerdict {

@@ -9,12 +9,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json CountsToJson(const Counts& c) {
-  return {{"programs", c.programs}, {"tests", c.tests},
-          {"conforms", c.conforms}, {"variation", c.variation},
-          {"warning", c.warning},   {"violation", c.violation},
-          {"emulated", c.emulated}, {"undecided", c.undecided},
-          {"skipped", c.skipped},   {"crash", c.crash},
-          {"hang", c.hang}};
+  return {{"programs", c.programs},   {"tests", c.tests},         {"conforms", c.conforms},
+          {"variation", c.variation}, {"warning", c.warning},     {"violation", c.violation},
+          {"emulated", c.emulated},   {"undecided", c.undecided}, {"skipped", c.skipped},
+          {"crash", c.crash},         {"hang", c.hang},           {"known", c.known}};
 }
 
 Json ProviderToJson(const ProviderReport& provider) {
@@ -44,7 +42,8 @@ Json ProviderToJson(const ProviderReport& provider) {
                         {"where", f.where},
                         {"program", f.program},
                         {"allowed", f.allowed},
-                        {"observed", f.observed}});
+                        {"observed", f.observed},
+                        {"known", f.known}});
   json["findings"] = std::move(findings);
   return json;
 }
