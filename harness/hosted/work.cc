@@ -62,9 +62,11 @@ void KernelImpl::ReadSendQueue(HostedQp& qp) {
     }
     PendingSend pending = {next_token_++, r.wr_id.value, r.op, sq.next, d.slots, d.native_index};
     if (visibility == Visibility::kMalformed) {
-      // The engine executes a request that no QP of a connected type takes: it fails with the
-      // status of an operation that the QP cannot do, IBV_WC_LOC_QP_OP_ERR.
+      // The engine executes a request that no QP of a connected type takes, and no datagram QP
+      // without an address: it fails with the status of an operation that the QP cannot do,
+      // IBV_WC_LOC_QP_OP_ERR.
       r.op = model::Operation::kTso;
+      r.ah = nullptr;
       r.data = model::DataKind::kSge;
       d.sge.clear();
     }
