@@ -38,6 +38,10 @@ ExitStatus RunAll(const ProviderInfo& provider, const std::vector<NamedProgram>&
                   const RunAllOptions& options, ProviderReport* report,
                   std::vector<RunResult>* results);
 
+// The Program as a C file that expects what the reference does; false with *why.
+bool EmitOnReference(const Program& program, const std::string& about, std::string* source,
+                     std::string* why);
+
 // A report with what is the same for every command.
 Report NewReport(const std::string& command);
 
