@@ -96,6 +96,27 @@ struct MinimizeArguments {
 };
 ExitStatus MinimizeFile(const MinimizeArguments& arguments);
 
+struct EmitArguments {
+  std::string file;
+  std::string output;  // empty: the terminal
+};
+ExitStatus EmitCFile(const EmitArguments& arguments);
+
+struct FuzzArguments {
+  std::string provider = "reference";
+  std::string engine = "builtin";
+  double seconds = 60;  // 0: until interrupted
+  uint64_t runs = 0;    // Programs at most, 0: as many as there is time for
+  unsigned jobs = 1;
+  uint64_t seed = 1;
+  bool until_finding = false;
+  bool no_known = false;
+  std::string output = "findings";
+  std::vector<std::string> corpus;   // empty: the tree's own seeds
+  std::vector<std::string> imports;  // what another engine found, instead of a run
+};
+ExitStatus Fuzz(const FuzzArguments& arguments);
+
 struct BenchArguments {
   std::string json;
   double seconds = 0.5;  // of each figure

@@ -25,8 +25,6 @@ struct Later {
   const char* instead;
 };
 constexpr Later kLater[] = {
-    {"fuzz", "the fuzz targets are under //fuzzers; `bazel run` starts one"},
-    {"emit-c", "a program in its text form is what to send meanwhile (`qpexam fmt`)"},
     {"exec", "there is nothing in its place yet"},
 };
 
@@ -41,6 +39,9 @@ struct Arguments {
   ClausesArguments clauses;
   DiffArguments diff;
   MinimizeArguments minimize;
+  EmitArguments emit;
+  FuzzArguments fuzz;
+  std::string until;
   BenchArguments bench;
   ConformArguments conform;
   ReportArguments report;
@@ -166,6 +167,49 @@ void Define(CLI::App* app, Arguments* a) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
 
+  CLI::App* emit =
+      Command(app, "emit-c", "a program as one C file that needs only libibverbs",
+              "  qpexam emit-c found.qpx --output=repro.c\n  cc -Wall -o repro repro.c "
+              "-libverbs && ./repro mlx5_0\n");
+  emit->add_option("file", a->emit.file, "a program; - is standard input")
+      ->type_name("FILE")
+      ->required();
+  emit->add_option("--output", a->emit.output, "write it to FILE")->type_name("FILE");
+
+  CLI::App* fuzz = Command(
+      app, "fuzz", "search for findings with programs that nobody wrote",
+      "  qpexam fuzz --provider=hosted:rxe --seconds=600 --jobs=2\n  qpexam fuzz "
+      "--provider=hosted:mlx5 --until=finding\n  qpexam fuzz --provider=hosted:mlx5 "
+      "--engine=libfuzzer --seconds=3600\n  qpexam fuzz --runs=100000 --seed=7 --output=/tmp/f\n\n"
+      "Each finding is made short and kept in findings/ID/: program.qpx, explanation.txt, "
+      "trace.txt,\nrepro.c. A later run with the same --output and --seed goes on where the last "
+      "one "
+      "ended.\n");
+  fuzz->add_option("--provider", a->fuzz.provider, "on which (default: reference)")
+      ->type_name("NAME");
+  fuzz->add_option("--seconds", a->fuzz.seconds, "how long (default: 60; 0: until interrupted)")
+      ->type_name("N")
+      ->check(CLI::Range(0.0, 1e9));
+  fuzz->add_option("--runs", a->fuzz.runs, "programs at most")->type_name("N");
+  fuzz->add_option("--jobs", a->fuzz.jobs, "processes at once (default: 1)")
+      ->type_name("J")
+      ->check(CLI::Range(1, 1024));
+  fuzz->add_option("--engine", a->fuzz.engine,
+                   "builtin (default), or one guided by coverage: libfuzzer, afl")
+      ->check(CLI::IsMember({"builtin", "libfuzzer", "afl"}));
+  fuzz->add_option("--until", a->until, "finding: stop at the first")
+      ->check(CLI::IsMember({"finding"}));
+  fuzz->add_flag("--no-known", a->fuzz.no_known,
+                 "tell recorded deviations too, instead of stepping over them");
+  fuzz->add_option("--seed", a->fuzz.seed, "of the programs (default: 1)")->type_name("N");
+  fuzz->add_option("--output", a->fuzz.output, "where findings go (default: findings)")
+      ->type_name("DIR");
+  fuzz->add_option("--corpus", a->fuzz.corpus, "start from these instead of the tree's seeds")
+      ->type_name("DIR");
+  fuzz->add_option("--import", a->fuzz.imports,
+                   "run nothing new: these inputs that an engine found")
+      ->type_name("FILE");
+
   CLI::App* bench = Command(app, "bench", "how fast it all is on this machine",
                             "  qpexam bench\n  qpexam bench --seconds=2 --json=bench.json\n");
   bench->add_option("--seconds", a->bench.seconds, "of each figure (default: 0.5)")
@@ -263,6 +307,12 @@ ExitStatus Dispatch(const CLI::App& app, const Arguments& a) {
   if (name == "clauses") return ListClauses(a.clauses);
   if (name == "diff") return Diff(a.diff);
   if (name == "minimize") return MinimizeFile(a.minimize);
+  if (name == "emit-c") return EmitCFile(a.emit);
+  if (name == "fuzz") {
+    FuzzArguments fuzz = a.fuzz;
+    fuzz.until_finding = !a.until.empty();
+    return Fuzz(fuzz);
+  }
   if (name == "bench") return Bench(a.bench);
   if (name == "conform") return Conform(a.conform);
   if (name == "report") return CompareReports(a.report);

@@ -53,6 +53,10 @@ ExitStatus RunAll(const ProviderInfo& provider, const std::vector<NamedProgram>&
 bool LoadExpectations(const std::string& asked, const std::string& own,
                       conform::Expectations* expectations);
 
+// The Program as a C file that expects what the reference does; false with *why.
+bool EmitOnReference(const Program& program, const std::string& about, std::string* source,
+                     std::string* why);
+
 // A report with what is the same for every command.
 Report NewReport(const std::string& command);
 

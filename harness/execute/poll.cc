@@ -46,14 +46,17 @@ void Executor::Impl::WaitFor(Ready ready, Event* event) {
   // when nothing moves and every thread that still runs waits as well.
   waiting_++;
   std::unique_lock<std::mutex> lock(record_mutex_, std::defer_lock);
+  bool begun = false;  // a bound was begun since all wait
   while (true) {
     lock.lock();
-    session_->BeginWait();
+    const bool all_wait = waiting_ >= running_;
+    if (!all_wait || !begun) session_->BeginWait();
+    begun = all_wait;
     Rest rest = Rest::kIdle;
     const bool moving = session_->Step(&rest);
     lock.unlock();
     if (ready()) break;
-    if (!moving && waiting_ >= running_) {
+    if (!moving && all_wait) {
       event->timed_out = true;
       break;
     }

@@ -40,8 +40,9 @@ void Executor::Impl::SpoilRegion(const Call& call) {
 bool Executor::Impl::EndRegion(const Call& call, Out out) {
   ObjectSlot* slot = Alive(call.object, ObjectKind::kQp);
   if (!slot || !slot->qp.ex) return false;
-  // Another thread may start the moment the region ends: the flag goes first.
-  slot->qp.in_region = false;
+  // Another thread may start the moment the region ends: the flag goes first. Ending the region of
+  // another thread (UNDEFINED, WR-CONC-001) ends nothing.
+  if (slot->qp.region_thread == call.thread) slot->qp.in_region = false;
   const bool spoilt = slot->qp.region_spoilt;
   slot->qp.region_spoilt = false;
   if (spoilt && call.kind == CallKind::kComplete) {

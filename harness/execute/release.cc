@@ -125,6 +125,11 @@ bool Executor::Impl::Destroy(const Call& call, Out out) {
     const auto lock = LockObjects();
     if (call.object >= slots_.size() || !slots_[call.object].alive) return false;
     slot = &slots_[call.object];
+    // A context goes with whatever was made on it, in use or not: no verbs function refuses that.
+    for (const ObjectSlot& other : slots_)
+      if (slot->kind == ObjectKind::kDevice && &other != slot && other.alive &&
+          other.kind != ObjectKind::kThread && other.context == slot->context)
+        return false;
     slot->alive = false;
   }
   // Without the lock: freeing may wait for what another thread has to do first.

@@ -138,7 +138,8 @@ void Judge::Impl::UpdateUnsure(QpState& qp) {
     }
   }
   // Nothing that was doubtful is left and nothing failed: the peer is where it was.
-  if (!qp.flushing && qp.peer != kNone && model::IsConnected(qp.type)) {
+  // Without acknowledgements the requester's completions say nothing of that.
+  if (!qp.flushing && qp.peer != kNone && model::IsReliable(qp.type)) {
     QpState& peer = qps_[qp.peer];
     if (peer.peer == static_cast<Index>(&qp - qps_.begin()) && !peer.failed_here) {
       peer.incoming_trouble = false;
@@ -781,7 +782,10 @@ void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
     return;
   }
   if (!qp.alive) return;
-  const bool watched = qp.followed && !parallel_ && !qp.recv_doubt;
+  // Who may send here, or take receives of the same SRQ, may be one that is no longer followed.
+  const bool anyone = blind_memory_ && (model::NeedsAddress(qp.type) || qp.srq != kNone ||
+                                        qp.type == QpType::kXrcRecv);
+  const bool watched = qp.followed && !parallel_ && !qp.recv_doubt && !anyone;
   if (wc.status != IBV_WC_SUCCESS) {
     bool ambiguous = false;
     if (wc.status == IBV_WC_WR_FLUSH_ERR) {
@@ -793,7 +797,18 @@ void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
       qp.states |= StateBit(IBV_QPS_ERR);
       return;
     }
-    // An error while a message was received.
+    // An error while a message was received. In a former life of the sender or of this queue pair?
+    if (!qp.ghosts.empty()) {
+      for (uint32_t i = 0; i < receive->sge_count; ++i) {
+        const Sge& s = sges_[receive->first_sge + i];
+        if (s.placed) MarkAny(s.block, s.offset, s.length, 0);
+      }
+      qp.states |= StateBit(IBV_QPS_ERR);
+      qp.failed_here = qp.incoming_trouble = qp.recv_doubt = true;
+      qp.changed = ++clock_;
+      ++epoch_;
+      return;
+    }
     if (watched && !receive->fault && !receive->unsure && !MayBeError(qp)) {
       Report("WR-DATA-001", NameOf(qp.id) + ": a good receive ended in an error", {"SUCCESS"},
              StatusName(wc.status));
@@ -818,6 +833,14 @@ void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
   Request* message = TakeMessage(qp, wc, &ambiguous);
   if (message == nullptr) {
     if (!watched || ambiguous || blind_memory_) return;
+    if (qp.type == QpType::kRawPacket) {
+      // A raw packet carries its address itself; who sent it is not followed.
+      for (uint32_t i = 0; i < receive->sge_count; ++i) {
+        const Sge& s = sges_[receive->first_sge + i];
+        if (s.placed) MarkAny(s.block, s.offset, s.length, 0);
+      }
+      return;
+    }
     // Who sent it? A region that was aborted, refused or is still open.
     const auto self = static_cast<Index>(&qp - qps_.begin());
     const char* clause = "WR-DATA-004";
@@ -993,6 +1016,7 @@ void Judge::Impl::CheckAbsentSends(QpState& qp) {
 
 void Judge::Impl::CheckAbsentReceives(QpState& qp) {
   if (qp.recv_doubt || qp.incoming_trouble) return;
+  if (blind_memory_ && (model::NeedsAddress(qp.type) || qp.srq != kNone)) return;
   if (qp.recv_cq != kNone && cqs_[qp.recv_cq].may_overrun) return;
   const auto self = static_cast<Index>(&qp - qps_.begin());
   const bool ideal = options_.provider != Provider::kDevice;

@@ -114,6 +114,7 @@ class Judge::Impl {
                       const QpState* peer);
   void EnterState(QpState& qp, ibv_qp_state state);
   void ResetQp(QpState& qp);
+  void ShareDoubt(QpState& qp);
   void SawStates(const Event& event, bool asked);
   void SawState(QpState& qp, const SeenState& seen, bool asked);
   void QueryValues(const Call& call, const Event& event);
@@ -131,6 +132,7 @@ class Judge::Impl {
   void Abort(const Call& call, const Event& event);
   void PostSend(const Call& call, const Event& event);
   void EndPostSend(const Event& event);
+  bool GoesOn(const Call& call, const Event& event) const;
   void PostReceive(const Call& call, const Event& event, bool srq);
   void EndPostReceive(const Event& event);
   void BindType1(const Call& call, const Event& event);

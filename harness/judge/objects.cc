@@ -206,7 +206,10 @@ void Judge::Impl::MakeQp(const Call& call, const Event& event) {
     const bool supported = (ops & ~model::ReferenceSendOps(call.qp_type)) == 0;
     const bool typed =
         call.qp_type == QpType::kRc || call.qp_type == QpType::kUc || call.qp_type == QpType::kUd;
-    if (options_.provider == Provider::kReference && modest && supported && typed &&
+    // An SRQ of the XRC kind is no receive queue for these.
+    const Index srq = Is(call.srq, ObjectKind::kSrq) ? Find(call.srq) : kNone;
+    const bool fits = srq == kNone || srqs_[srq].xrcd == kNone;
+    if (options_.provider == Provider::kReference && modest && supported && typed && fits &&
         event.rc != ENOMEM) {
       Report("WR-CREATE-001", name + ": creation of a QP that Table A offers failed", {"a QP"},
              "errno " + std::to_string(event.rc));
@@ -303,10 +306,18 @@ void Judge::Impl::MakeQp(const Call& call, const Event& event) {
 }
 
 void Judge::Impl::Attach(const Call& call, const Event& event) {
-  if (QpState* qp = Qp(call.object); qp && event.rc == 0) ++qp->attached;
+  QpState* qp = Qp(call.object);
+  if (qp == nullptr || event.rc != 0) return;
+  // Attaching twice is attaching once.
+  auto& groups = qp->attached;
+  if (std::find(groups.begin(), groups.end(), call.value) == groups.end())
+    groups.push_back(call.value);
 }
 void Judge::Impl::Detach(const Call& call, const Event& event) {
-  if (QpState* qp = Qp(call.object); qp && event.rc == 0 && qp->attached > 0) --qp->attached;
+  QpState* qp = Qp(call.object);
+  if (qp == nullptr || event.rc != 0) return;
+  auto& groups = qp->attached;
+  groups.erase(std::remove(groups.begin(), groups.end(), call.value), groups.end());
 }
 
 void Judge::Impl::Destroy(const Call& call, const Event& event) {
@@ -317,7 +328,7 @@ void Judge::Impl::Destroy(const Call& call, const Event& event) {
     case ObjectKind::kQp: {
       QpState* qp = Qp(call.object);
       if (qp == nullptr) return;
-      if (qp->attached > 0) {
+      if (!qp->attached.empty()) {
         if (event.rc == 0) {
           Report("WR-CREATE-017", name + ": destroyed while attached to a multicast group",
                  {"non-zero"}, "0");

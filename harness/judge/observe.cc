@@ -708,6 +708,8 @@ bool Judge::Impl::ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t byte
       return false;
     };
     if (c.receives && !qp.ghosts.empty()) return true;
+    // Who sends raw packets here is not followed.
+    if (c.receives && qp.alive && receives(qp.rq, qp.type == QpType::kRawPacket)) return true;
     if (c.receives && qp.alive) {
       const auto self = static_cast<Index>(&qp - qps_.begin());
       bool any_message = false;

@@ -406,7 +406,9 @@ void Judge::Impl::Complete(const Call& call, const Event& event) {
   Region& region = qp->region;
   if (!region.open) region.undefined = true;
   bool undefined = region.undefined;
-  for (const Request& r : region.staged) undefined |= r.undefined || Misused(*qp, r);
+  for (const Request& r : region.staged) {
+    undefined |= r.undefined || Misused(*qp, r) || r.thread != call.thread;  // WR-CONC-001
+  }
   region.open = false;
   region.undefined = false;
   if (undefined || !qp->followed) {
@@ -531,6 +533,18 @@ void Judge::Impl::Unfollow(QpState& qp) {
   if (qp.peer != kNone) qps_[qp.peer].followed = false;
 }
 
+// Whether the next call is one more request of the same list: what the executor goes by.
+bool Judge::Impl::GoesOn(const Call& call, const Event& event) const {
+  if (!call.more || call_index_ + 1 >= program_->calls.size()) return false;
+  const Call& next = program_->calls[call_index_ + 1];
+  if (next.kind != call.kind || next.object != call.object || next.thread != call.thread)
+    return false;
+  // Where the lint cut the Program, the list ends.
+  const Event* after = &event + 1;
+  return after == trace_->events.data() + trace_->events.size() || parallel_ ||
+         (after->call == call_index_ + 1 && after->ran != Ran::kCut);
+}
+
 void Judge::Impl::PostSend(const Call& call, const Event& event) {
   QpState* qp = Qp(call.object);
   if (qp == nullptr) return;
@@ -563,7 +577,7 @@ void Judge::Impl::PostSend(const Call& call, const Event& event) {
   }
   r.srqn = call.srqn;
   r.qp_setter = true;
-  if (call.more) return;
+  if (GoesOn(call, event)) return;
   EndPostSend(event);
 }
 
@@ -644,7 +658,7 @@ void Judge::Impl::PostReceive(const Call& call, const Event& event, bool srq) {
     receive.length += s.len;
   }
   receive_list_.push_back(receive);
-  if (call.more) return;
+  if (GoesOn(call, event)) return;
   (void)srq;
   EndPostReceive(event);
 }

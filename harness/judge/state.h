@@ -240,8 +240,8 @@ struct QpState {
   bool must_be_error = false;  // an error completion said so
   bool was_sqd = false;
   bool modify_refused = false;
-  uint32_t handles = 1;   // ibv_open_qp
-  uint32_t attached = 0;  // multicast groups
+  uint32_t handles = 1;            // ibv_open_qp
+  std::vector<uint64_t> attached;  // multicast groups
   uint64_t access = 0;
   Index peer = kNone;
   bool peer_known = false;  // false with peer kNone: a number nobody can place

@@ -25,6 +25,8 @@ bool Judge::Impl::MayBeError(QpState& qp) {
       qp.failed_here || qp.flushing || parallel_ || qp.loses) {
     return true;
   }
+  // One that is no longer followed may have sent it something that it cannot take.
+  if (blind_memory_ && model::NeedsAddress(qp.type)) return true;
   if (qp.send_cq != kNone && cqs_[qp.send_cq].may_overrun) return true;
   if (qp.recv_cq != kNone && cqs_[qp.recv_cq].may_overrun) return true;
   // Requests that had to wait may have met something since that makes them fail: its own, or a
@@ -70,6 +72,13 @@ void Judge::Impl::ResetQp(QpState& qp) {
   // A message may have filled a buffer before its receive was forgotten.
   bool may_be_filled = !qp.ghosts.empty() || qp.recv_doubt || !qp.followed;
   const auto self = static_cast<Index>(&qp - qps_.begin());
+  // Whether windows bound through it outlive RESET is not said (WR-MW-010).
+  for (MwState& mw : mws_) {
+    if (mw.type != 2 || (mw.pending == 0 && !(mw.now.bound && mw.now.qp == self))) continue;
+    mw.unsure = true;
+    mw.changed = ++clock_;
+    ++epoch_;
+  }
   for (const QpState& sender : qps_) {
     if (model::NeedsAddress(qp.type) ? sender.type == qp.type : sender.peer == self) {
       may_be_filled |= sender.delivered < sender.messages.size();
@@ -100,7 +109,6 @@ void Judge::Impl::ResetQp(QpState& qp) {
       }
     }
   }
-  qp.ghosts.clear();
   // Completions of messages that had come may have gone with the QP, or may still be polled.
   for (QpState& sender : qps_) {
     const bool by_address = model::NeedsAddress(qp.type);
@@ -170,9 +178,17 @@ void Judge::Impl::TakeAttributes(QpState& qp, const ibv_qp_attr& attr, int mask,
     const bool number = Given(call, AttrField::kDestQpn).has_value();
     qp.peer = number || peer == nullptr ? kNone : static_cast<Index>(peer - qps_.begin());
     qp.peer_known = !number && peer != nullptr;
+    ShareDoubt(qp);
   }
   qp.changed = ++clock_;
   ++epoch_;
+}
+
+// What one that is not followed sends may reach its peer.
+void Judge::Impl::ShareDoubt(QpState& qp) {
+  if (qp.peer == kNone || qp.followed == qps_[qp.peer].followed) return;
+  Unfollow(qp);
+  Unfollow(qps_[qp.peer]);
 }
 
 void Judge::Impl::Connect(const Call& call, const Event& event) {
@@ -198,6 +214,7 @@ void Judge::Impl::Connect(const Call& call, const Event& event) {
     if (model::IsConnected(qp.type)) {
       qp.peer = peer ? static_cast<Index>(peer - qps_.begin()) : kNone;
       qp.peer_known = peer != nullptr;
+      ShareDoubt(qp);
     }
     for (const Attr& given : call.attrs) {
       const uint64_t value = given.second;

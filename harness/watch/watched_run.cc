@@ -23,8 +23,9 @@ namespace qpexam {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Source = std::function<Program(size_t)>;
 
-enum class Phase : uint32_t { kOpening, kRunning, kJudging, kSending };
+enum class Phase : uint32_t { kOpening, kMaking, kRunning, kJudging, kSending };
 
 // What the child says without a system call.
 struct Record {
@@ -57,7 +58,7 @@ void SendFrame(int fd, char kind, std::string_view body) {
 // -------------------------------------------------------------------------------------------------
 // The child.
 
-[[noreturn]] void Child(const ProviderInfo& provider, const std::vector<Program>& programs,
+[[noreturn]] void Child(const ProviderInfo& provider, size_t count, const Source& source,
                         const WatchOptions& options, size_t first, int pipe, Record* record) {
   std::string why;
   std::unique_ptr<DeviceSession> session = OpenProvider(provider, &why);
@@ -69,21 +70,28 @@ void SendFrame(int fd, char kind, std::string_view body) {
     Executor executor(session.get());
     judge::JudgeOptions judging = JudgingOf(provider);
     judging.lints_expected = options.lints_expected;
+    judging.deviations.insert(judging.deviations.end(), options.deviations.begin(),
+                              options.deviations.end());
     judge::Judge judge(judging);
     Trace trace;
     RunOptions run;
     run.keep_objects = options.keep_objects;
     run.current_call = &record->call;
     run.heartbeat = &record->heartbeat;
-    for (size_t i = first; i < programs.size(); i++) {
+    for (size_t i = first; i < count; i++) {
+      record->phase.store(static_cast<uint32_t>(Phase::kMaking));
       record->index.store(i);
       record->call.store(0);
+      Program program = source(i);
       record->phase.store(static_cast<uint32_t>(Phase::kRunning));
-      Program program = programs[i];
       session->FitDefaults(&program);
       RunResult result;
       result.index = i;
-      if (!session->detects_undefined()) {
+      const bool parallel =
+          options.cut_parallel &&
+          std::any_of(program.calls.begin(), program.calls.end(),
+                      [](const Call& call) { return call.kind == CallKind::kParallel; });
+      if (!session->detects_undefined() || parallel || options.cut_undefined) {
         if (std::optional<LintFinding> cut = FirstUndefined(program)) {
           result.cut_at = cut->call;
           result.cut_why = std::string(cut->clause) + ": " + cut->why;
@@ -100,6 +108,7 @@ void SendFrame(int fd, char kind, std::string_view body) {
       if (options.want_trace) result.trace = PrintTrace(program, trace);
       record->phase.store(static_cast<uint32_t>(Phase::kSending));
       record->heartbeat++;
+      if (options.send && !options.send(result)) continue;
       SendFrame(pipe, 'R', EncodeResult(result));
     }
     record->phase.store(static_cast<uint32_t>(Phase::kRunning));
@@ -150,9 +159,13 @@ std::string SanitizerLine(const std::string& report) {
 
 class Watched {
  public:
-  Watched(const ProviderInfo& provider, const std::vector<Program>& programs,
+  Watched(const ProviderInfo& provider, size_t count, const Source& source,
           const WatchOptions& options, const std::function<void(RunResult&&)>& on_result)
-      : provider_(provider), programs_(programs), options_(options), on_result_(on_result) {
+      : provider_(provider),
+        count_(count),
+        source_(source),
+        options_(options),
+        on_result_(on_result) {
     void* shared =
         mmap(nullptr, sizeof(Record), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) throw std::bad_alloc();
@@ -163,7 +176,7 @@ class Watched {
   Watched& operator=(const Watched&) = delete;
 
   std::string Run() {
-    while (next_ < programs_.size() && !Stopped()) {
+    while (next_ < count_ && !Stopped()) {
       std::string why = RunChild();
       if (!why.empty()) return why;
     }
@@ -196,7 +209,7 @@ class Watched {
       signal(SIGPIPE, SIG_IGN);
       if (report >= 0) dup2(report, 2);
       close(fds[0]);
-      Child(provider_, programs_, options_, next_, fds[1], record_);
+      Child(provider_, count_, source_, options_, next_, fds[1], record_);
     }
     close(fds[1]);
     const std::string why = Watch(child, fds[0], report);
@@ -225,6 +238,7 @@ class Watched {
           open = false;
         }
       }
+      if (options_.begun) options_.begun->store(record_->index.load());
       const uint64_t beat = record_->heartbeat.load() + (record_->index.load() << 32);
       if (ready > 0 || beat != last_beat) {
         last_beat = beat;
@@ -239,7 +253,10 @@ class Watched {
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (!refusal.empty() || Stopped()) return refusal;
-    if (ended_well) return "";
+    if (ended_well) {
+      next_ = count_;
+      return "";
+    }
     AddFatal(status, hung, ReadReport(report));
     return "";
   }
@@ -259,8 +276,9 @@ class Watched {
       if (kind == 'R') {
         RunResult result;
         // What a corrupted child sends is not believed; its death tells the rest.
-        if (!DecodeResult(body, &result) || result.index != next_) continue;
-        next_++;
+        if (!DecodeResult(body, &result) || result.index >= count_) continue;
+        if (options_.send ? result.index < next_ : result.index != next_) continue;
+        next_ = result.index + 1;
         on_result_(std::move(result));
       }
     }
@@ -278,10 +296,11 @@ class Watched {
 
   void AddFatal(int status, bool hung, const std::string& report) {
     // All results arrived and the child then died: in freeing what it kept.
-    const size_t index = std::min<size_t>(record_->index.load(), programs_.size() - 1);
+    const size_t index = std::min<size_t>(record_->index.load(), count_ - 1);
     RunResult result;
-    result.index = next_ < programs_.size() ? next_ : index;
-    const Program& program = programs_[result.index];
+    result.index =
+        next_ < count_ && !options_.send ? next_ : std::max(index, std::min(next_, count_ - 1));
+    const Program program = source_(result.index);
     result.fatal_call = result.index == index ? record_->call.load() : 0;
     std::string what;
     const std::string sanitizer = SanitizerLine(report);
@@ -301,7 +320,10 @@ class Watched {
           "crash: the process ended by itself with status " + std::to_string(WEXITSTATUS(status));
     }
     const auto phase = static_cast<Phase>(record_->phase.load());
-    if (phase == Phase::kJudging || phase == Phase::kSending) {
+    if (phase == Phase::kMaking) {
+      result.ended = Ended::kOurs;
+      what += ", while the program was made";
+    } else if (phase == Phase::kJudging || phase == Phase::kSending) {
       result.ended = Ended::kOurs;
       what += ", in the judge";
     } else if (phase == Phase::kOpening) {
@@ -321,7 +343,8 @@ class Watched {
   }
 
   const ProviderInfo& provider_;
-  const std::vector<Program>& programs_;
+  const size_t count_;
+  const Source& source_;
   const WatchOptions& options_;
   const std::function<void(RunResult&&)>& on_result_;
   Record* record_;
@@ -342,7 +365,14 @@ judge::JudgeOptions JudgingOf(const ProviderInfo& provider) {
 std::string RunWatched(const ProviderInfo& provider, const std::vector<Program>& programs,
                        const WatchOptions& options,
                        const std::function<void(RunResult&&)>& on_result) {
-  return Watched(provider, programs, options, on_result).Run();
+  return RunWatched(
+      provider, programs.size(), [&](size_t i) { return programs[i]; }, options, on_result);
+}
+
+std::string RunWatched(const ProviderInfo& provider, size_t count,
+                       const std::function<Program(size_t)>& program, const WatchOptions& options,
+                       const std::function<void(RunResult&&)>& on_result) {
+  return Watched(provider, count, program, options, on_result).Run();
 }
 
 }  // namespace qpexam

@@ -49,15 +49,30 @@ struct RunResult {
 struct WatchOptions {
   bool keep_objects = false;
   bool want_trace = false;
+  // Cut Programs with a parallel part before an UNDEFINED use on the reference as well: threads may
+  // then wait for each other for ever.
+  bool cut_parallel = false;
+  bool cut_undefined = false;   // ... every Program
   bool lints_expected = false;  // UNDEFINED uses are part of what is tried (the reference)
   std::chrono::milliseconds stall{10000};
-  const std::atomic<bool>* stop = nullptr;  // set: end the child and return
+  const std::atomic<bool>* stop = nullptr;   // set: end the child and return
+  std::vector<judge::Deviation> deviations;  // known bugs, stepped over
+  // Results in which `send` finds nothing stay in the child: for runs of millions of Programs.
+  bool (*send)(const RunResult&) = nullptr;
+  // Where the count of Programs begun so far is kept for others to read.
+  std::atomic<uint64_t>* begun = nullptr;
 };
 
 // Runs all of `programs`; `on_result` is called for each, in order, except for those after a stop.
 // Returns an empty string, or why the provider could not be opened.
 std::string RunWatched(const ProviderInfo& provider, const std::vector<Program>& programs,
                        const WatchOptions& options,
+                       const std::function<void(RunResult&&)>& on_result);
+
+// The same for `count` Programs that `program` makes, in the child as well as here: the same for
+// the same index, whenever asked.
+std::string RunWatched(const ProviderInfo& provider, size_t count,
+                       const std::function<Program(size_t)>& program, const WatchOptions& options,
                        const std::function<void(RunResult&&)>& on_result);
 
 // How the judge is set for this provider.

@@ -1,0 +1,67 @@
+#include "fuzzers/program_target.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "harness/fuzz/finding_key.h"
+#include "harness/program/lint.h"
+#include "harness/program/print.h"
+#include "harness/watch/watched_run.h"
+
+namespace qpexam {
+namespace {
+
+bool HasParallel(const Program& program) {
+  return std::any_of(program.calls.begin(), program.calls.end(),
+                     [](const Call& call) { return call.kind == CallKind::kParallel; });
+}
+
+}  // namespace
+
+void Fail(const Program& program, const std::string& what) {
+  std::fprintf(stderr, "%s\n%s\n", PrintProgram(program, Notes::kDrop).c_str(), what.c_str());
+  std::abort();
+}
+
+ProgramTarget::ProgramTarget(const char* provider) {
+  ProviderInfo info;
+  std::string why;
+  if (FindProvider(provider, &info, &why)) session_ = OpenProvider(info, &why);
+  if (!session_) {
+    std::fprintf(stderr, "%s: %s\n", provider, why.c_str());
+    std::exit(2);
+  }
+  executor_ = std::make_unique<Executor>(session_.get());
+  judge::JudgeOptions judging = JudgingOf(info);
+  judging.lints_expected = info.kind == ProviderKind::kReference;
+  judge_ = std::make_unique<judge::Judge>(judging);
+}
+
+const Trace& ProgramTarget::Run(const Program& program) {
+  program_ = program;
+  session_->FitDefaults(&program_);
+  RunOptions options;
+  options.keep_objects = true;
+  // Threads may wait for each other for ever where a use is undefined, on the reference too.
+  if (!session_->detects_undefined() || HasParallel(program_)) {
+    if (std::optional<LintFinding> cut = FirstUndefined(program_)) options.cut_at = cut->call;
+  }
+  executor_->Run(program_, options, &trace_);
+  return trace_;
+}
+
+void ProgramTarget::Judge() {
+  RunResult result;
+  result.verdict = (*judge_)(program_, trace_);
+  session_->TakeFindings(&result.below);
+  if (result.below.empty() && result.verdict.violations == 0) return;
+  const std::vector<FindingKey> keys = KeysOf(program_, result);
+  if (keys.empty()) return;
+  std::string what;
+  for (const FindingKey& key : keys) what += "FINDING " + key.Text() + "\n";
+  for (const SessionFinding& f : result.below) what += f.what + "\n  " + f.evidence + "\n";
+  Fail(program_, what + judge::Explain(result.verdict, program_));
+}
+
+}  // namespace qpexam

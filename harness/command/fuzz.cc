@@ -1,0 +1,464 @@
+// `qpexam fuzz`: Programs by seed on a provider until a time is over; each new finding is made
+// short and kept as a folder. Engines other than the built-in one run in programs of their own
+// (//fuzzers), which ./qpexam starts; what they found comes back here by --import.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "harness/command/commands.h"
+#include "harness/command/results.h"
+#include "harness/conform/expectations.h"
+#include "harness/fuzz/finding_key.h"
+#include "harness/fuzz/source.h"
+#include "harness/program/bytes.h"
+#include "harness/program/minimize.h"
+#include "harness/program/parse.h"
+#include "harness/program/print.h"
+
+namespace qpexam {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// A child is replaced after so many Programs: what the provider leaks goes with it.
+constexpr uint64_t kChunk = 20000;
+constexpr int kMinimizeTries = 2000;
+constexpr std::chrono::milliseconds kStall{5000};
+// Each try that still hangs costs the whole bound.
+constexpr int kMinimizeHangTries = 100;
+constexpr std::chrono::milliseconds kMinimizeHangStall{300};
+constexpr uint32_t kUndefinedPerMille = 40;
+
+// What the parent is told of: findings, and known deviations to count.
+bool Tell(const RunResult& result) {
+  return !result.below.empty() || result.verdict.violations || result.verdict.deviations;
+}
+
+bool WriteFile(const fs::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (out) return true;
+  Say(fmt::format("{}: cannot be written; free some room or choose another --output",
+                  path.string()));
+  return false;
+}
+
+std::string Slug(std::string text) {
+  for (char& c : text)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '-';
+  return text;
+}
+
+// A recorded deviation, of corpus/known.tsv: stepped over and counted.
+struct Known {
+  std::string id, provider, kind, clause, place;
+};
+
+// Tab-separated: id, provider, versions (FIRST..LAST, either may be missing, or *), kind, clause
+// (- for none), place (a part of it, - for any). Keeps those of this provider and version.
+bool ReadKnown(const std::string& path, const ProviderInfo& provider, std::vector<Known>* known) {
+  std::string text, why;
+  if (path.empty() || !ReadFile(path, &text, &why)) return true;
+  int number = 0;
+  for (const std::string& line : SplitLines(text)) {
+    number++;
+    if (line.empty() || line[0] == '#') continue;
+    std::vector<std::string> fields;
+    for (size_t at = 0; at <= line.size();) {
+      const size_t end = std::min(line.find('\t', at), line.size());
+      fields.push_back(line.substr(at, end - at));
+      at = end + 1;
+    }
+    if (fields.size() != 6) {
+      Say(
+          fmt::format("{}:{}: there are {} fields where there should be six: id, provider, "
+                      "versions, kind, clause, place",
+                      path, number, fields.size()));
+      return false;
+    }
+    conform::Expectation range;
+    const size_t dots = fields[2].find("..");
+    if (fields[2] != "*") {
+      range.from = fields[2].substr(0, dots);
+      range.to = dots == std::string::npos ? range.from : fields[2].substr(dots + 2);
+    }
+    if (fields[1] != provider.name || !conform::InRange(range, provider.version)) continue;
+    for (std::string* field : {&fields[4], &fields[5]})
+      if (*field == "-") field->clear();
+    known->push_back({fields[0], fields[1], fields[3], fields[4], fields[5]});
+  }
+  return true;
+}
+
+class Campaign {
+ public:
+  Campaign(const FuzzArguments& arguments, const ProviderInfo& provider)
+      : arguments_(arguments), provider_(provider), folder_(arguments.output) {
+    watch_.keep_objects = true;
+    watch_.lints_expected = Reference();
+    watch_.cut_parallel = true;
+    watch_.stall = kStall;
+    watch_.stop = &stop_;
+    watch_.send = Tell;
+    if (!arguments.no_known)
+      readable_ = ReadKnown(FindData("corpus/known.tsv"), provider, &recorded_);
+  }
+
+  ExitStatus Run(std::vector<Program> seeds) {
+    SourceOptions options;
+    options.seed = arguments_.seed;
+    options.undefined_per_mille = Reference() ? kUndefinedPerMille : 0;
+    source_ = std::make_unique<ProgramSource>(std::move(seeds), options);
+    if (!Prepare()) return kUsage;
+    const uint64_t first = ReadProgress();
+    next_chunk_ = first;
+    if (first > 0)
+      Say(fmt::format("continuing seed {} at program {}; another --seed or --output begins anew",
+                      arguments_.seed, first));
+    last_ = arguments_.runs ? first + arguments_.runs : ~uint64_t{0};
+    const Clock::time_point start = Clock::now();
+    std::vector<std::thread> jobs;
+    begun_ = std::vector<std::atomic<uint64_t>>(arguments_.jobs);
+    running_ = static_cast<int>(arguments_.jobs);
+    for (unsigned job = 0; job < arguments_.jobs; job++)
+      jobs.emplace_back([this, job] { Work(job); });
+    Tick(start);
+    for (std::thread& job : jobs) job.join();
+    const double seconds = Seconds(start);
+    if (!why_.empty()) {
+      Say(fmt::format("{} cannot be opened: {}", provider_.name, why_));
+      return kNoProvider;
+    }
+    WriteProgress();
+    Summary(seconds);
+    if (StopOnInterrupt().load()) return kInterrupted;
+    return ours_ ? kOurFailure : found_.empty() ? kFine : kFindings;
+  }
+
+  // What another engine found: each file is a Program, in bytes or as text.
+  ExitStatus Import(const std::vector<std::string>& files) {
+    if (!Prepare()) return kUsage;
+    const Clock::time_point start = Clock::now();
+    for (const std::string& file : files) {
+      std::string bytes, why;
+      if (!ReadFile(file, &bytes, &why)) {
+        Say(fmt::format("{}: {}", file, why));
+        continue;
+      }
+      Program program;
+      ParseResult parsed = ParseProgram(bytes, file);
+      program = parsed.ok ? std::move(parsed.program)
+                          : ProgramFromBytes(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                             bytes.size());
+      executed_++;
+      const RunResult result = Alone(program);
+      if (KeysOf(program, result).empty())
+        Say(fmt::format("{}: does not recur in a process of its own", file));
+      Take(program, result);
+    }
+    Summary(Seconds(start));
+    return ours_ ? kOurFailure : found_.empty() ? kFine : kFindings;
+  }
+
+ private:
+  struct Found {
+    uint64_t count = 0;
+    bool stable = true;
+    size_t calls = 0;
+  };
+
+  bool Reference() const { return provider_.kind == ProviderKind::kReference; }
+
+  static double Seconds(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  bool Prepare() {
+    if (!readable_) return false;
+    std::error_code error;
+    fs::create_directories(folder_, error);
+    if (!error) return true;
+    Say(fmt::format("{}: cannot be made: {}; choose another --output", folder_.string(),
+                    error.message()));
+    return false;
+  }
+
+  // ---------------------------------------------------------------------------------------------
+  // Where a run of this provider and seed has got to.
+
+  fs::path ProgressFile() const {
+    return folder_ / fmt::format(".progress-{}-{}", Slug(provider_.name), arguments_.seed);
+  }
+
+  uint64_t ReadProgress() const {
+    std::ifstream in(ProgressFile());
+    uint64_t next = 0;
+    return in >> next ? next : 0;
+  }
+
+  void WriteProgress() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const uint64_t next = unfinished_.empty() ? std::min(next_chunk_, last_) : *unfinished_.begin();
+    WriteFile(ProgressFile(), std::to_string(next) + "\n");
+  }
+
+  // ---------------------------------------------------------------------------------------------
+  // The work of one job.
+
+  void Work(unsigned job) {
+    while (!stop_.load()) {
+      uint64_t first = 0, count = 0;
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        first = next_chunk_;
+        if (first >= last_) break;
+        count = std::min(kChunk, last_ - first);
+        next_chunk_ += count;
+        unfinished_.insert(first);
+      }
+      WatchOptions watch = watch_;
+      watch.begun = &begun_[job];
+      begun_[job] = 0;
+      const std::string why = RunWatched(
+          provider_, count, [&](size_t i) { return source_->At(first + i); }, watch,
+          [&](RunResult&& result) {
+            if (!stop_.load()) Take(source_->At(first + result.index), result);
+          });
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!why.empty()) {
+        why_ = why;
+        stop_ = true;
+        break;
+      }
+      if (stop_.load()) {
+        executed_ += begun_[job];
+      } else {
+        executed_ += count;
+        unfinished_.erase(first);
+      }
+      begun_[job] = 0;
+    }
+    running_--;
+  }
+
+  uint64_t Executed() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    uint64_t n = executed_;
+    for (const std::atomic<uint64_t>& job : begun_) n += job.load();
+    return n;
+  }
+
+  // The clock, the interrupt and the line that says how it goes.
+  void Tick(Clock::time_point start) {
+    const bool terminal = isatty(2) == 1;
+    double shown = 0;
+    uint64_t before = 0;
+    while (running_.load() > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      const double now = Seconds(start);
+      if (StopOnInterrupt().load() || (arguments_.seconds > 0 && now >= arguments_.seconds))
+        stop_ = true;
+      if (now - shown < (terminal ? 1 : 10)) continue;
+      const uint64_t n = Executed();
+      std::fprintf(stderr, "%s%s: %.0f s, %llu programs, %.0f/s, %llu findings, %llu known%s",
+                   terminal ? "\r" : "", provider_.name.c_str(), now,
+                   static_cast<unsigned long long>(n),
+                   static_cast<double>(n - before) / (now - shown),
+                   static_cast<unsigned long long>(found_total_.load()),
+                   static_cast<unsigned long long>(known_total_.load()), terminal ? " " : "\n");
+      std::fflush(stderr);
+      shown = now;
+      before = n;
+      WriteProgress();
+    }
+    if (terminal) std::fputs("\r\033[K", stderr);
+  }
+
+  // ---------------------------------------------------------------------------------------------
+  // Findings.
+
+  RunResult Alone(const Program& program, std::chrono::milliseconds stall = kStall) {
+    WatchOptions watch = watch_;
+    watch.keep_objects = false;
+    watch.stall = stall;
+    watch.send = nullptr;
+    watch.stop = &StopOnInterrupt();
+    watch.want_trace = true;
+    RunResult result;
+    RunWatched(provider_, {program}, watch, [&](RunResult&& r) { result = std::move(r); });
+    return result;
+  }
+
+  static bool Shows(const Program& program, const RunResult& result, const FindingKey& key) {
+    const std::vector<FindingKey> keys = KeysOf(program, result);
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  }
+
+  void Take(const Program& program, const RunResult& result) {
+    std::lock_guard<std::mutex> lock(take_);
+    for (const judge::Finding& f : result.verdict.findings) {
+      if (f.kind != judge::FindingKind::kDeviation) continue;
+      known_[f.deviation]++;
+      known_total_++;
+    }
+    for (const FindingKey& key : KeysOf(program, result)) {
+      const auto recorded = std::find_if(recorded_.begin(), recorded_.end(), [&](const Known& k) {
+        return k.kind == key.kind && k.clause == key.clause &&
+               key.Text().find(k.place) != std::string::npos;
+      });
+      if (recorded != recorded_.end()) {
+        known_[recorded->id]++;
+        known_total_++;
+        continue;
+      }
+      Found& found = found_[key];
+      if (found.count++ > 0) continue;
+      found_total_++;
+      ours_ |= key.kind == "internal";
+      Keep(program, result, key, &found);
+      if (arguments_.until_finding) stop_ = true;
+    }
+  }
+
+  // Writes findings/ID/, unless an earlier run has.
+  void Keep(const Program& program, const RunResult& seen, const FindingKey& key, Found* found) {
+    const fs::path folder = folder_ / key.Id();
+    std::error_code error;
+    if (fs::exists(folder / "program.qpx", error)) return;
+    Program shortest = program;
+    RunResult result = Alone(program);
+    found->stable = Shows(program, result, key);
+    if (found->stable) {
+      MinimizeLimits limits;
+      const bool hang = key.kind == "hang";
+      limits.tries = hang ? kMinimizeHangTries : kMinimizeTries;
+      const std::chrono::milliseconds stall = hang ? kMinimizeHangStall : kStall;
+      shortest = Minimize(
+          program,
+          [&](const Program& p) {
+            return !StopOnInterrupt().load() && Shows(p, Alone(p, stall), key);
+          },
+          limits);
+    }
+    found->calls = shortest.calls.size();
+    std::string text = PrintProgram(shortest, Notes::kDrop);
+    text.insert(text.find('\n') + 1,
+                fmt::format("# {} on {} {}\n", key.Text(), provider_.name, provider_.version));
+    fs::create_directories(folder, error);
+    // Parsed again, so that lines mean those of the file.
+    NamedProgram named;
+    named.name = (folder / "program.qpx").string();
+    ParseResult parsed = ParseProgram(text, named.name);
+    named.program = parsed.ok ? std::move(parsed.program) : shortest;
+    named.lines = SplitLines(text);
+    result = Alone(named.program);
+    std::string explanation = fmt::format("{} on {} {}, by seed {}\n\n", key.Text(), provider_.name,
+                                          provider_.version, arguments_.seed);
+    if (found->stable) {
+      explanation += ExplainResult(named, result);
+    } else {
+      named.program = program;
+      explanation += "It did not recur in a process of its own: it may need what ran before.\n" +
+                     ExplainResult(named, seen);
+    }
+    bool good = WriteFile(folder / "explanation.txt", explanation);
+    if (!result.trace.empty()) good = WriteFile(folder / "trace.txt", result.trace) && good;
+    std::string source, why;
+    if (EmitOnReference(named.program,
+                        fmt::format("{} on {} {}, found by qpexam.\n", key.Text(), provider_.name,
+                                    provider_.version),
+                        &source, &why)) {
+      good = WriteFile(folder / "repro.c", source) && good;
+    }
+    // Last: a folder with a Program is whole.
+    if (!WriteFile(named.name, text) || !good) stop_ = true;
+    Say(fmt::format("{}: {} ({} calls)", found->stable ? "found" : "found, unstable", named.name,
+                    found->calls));
+  }
+
+  void Summary(double seconds) {
+    std::string out = fmt::format("{} {}: {} programs in {:.1f} s, {:.0f} a second\n",
+                                  provider_.name, provider_.version, executed_, seconds,
+                                  seconds > 0 ? static_cast<double>(executed_) / seconds : 0);
+    for (const auto& [name, count] : known_) out += fmt::format("  known {}: {}\n", name, count);
+    for (const auto& [key, found] : found_)
+      out += fmt::format("  {}: {}{}\n", (folder_ / key.Id()).string(), found.count,
+                         found.stable ? "" : " (unstable)");
+    if (found_.empty()) out += "  no findings\n";
+    Print(out);
+  }
+
+  const FuzzArguments& arguments_;
+  const ProviderInfo& provider_;
+  const fs::path folder_;
+  WatchOptions watch_;
+  std::vector<Known> recorded_;
+  bool readable_ = true;  // the file of recorded deviations
+  std::unique_ptr<ProgramSource> source_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> running_{0};
+  std::atomic<uint64_t> known_total_{0}, found_total_{0};
+  std::vector<std::atomic<uint64_t>> begun_;
+
+  std::mutex mutex_;  // of what follows
+  uint64_t next_chunk_ = 0, last_ = 0, executed_ = 0;
+  std::set<uint64_t> unfinished_;
+  std::string why_;
+
+  std::mutex take_;  // of what follows
+  std::map<FindingKey, Found> found_;
+  std::map<std::string, uint64_t> known_;
+  bool ours_ = false;
+};
+
+}  // namespace
+
+ExitStatus Fuzz(const FuzzArguments& arguments) {
+  if (arguments.engine != "builtin" && arguments.imports.empty()) {
+    std::string target = arguments.provider;
+    std::replace(target.begin(), target.end(), ':', '_');
+    Say(
+        fmt::format("the engine {0} needs a build of its own: bazel run --config=asan-{0} "
+                    "//fuzzers:{1}_fuzz_test_run; what it finds comes here by --import=FILE",
+                    arguments.engine, target));
+    return kUsage;
+  }
+  ProviderInfo provider;
+  std::string why;
+  if (!FindProvider(arguments.provider, &provider, &why)) {
+    Say(why);
+    return kUsage;
+  }
+  if (!provider.why_unavailable.empty()) {
+    Say(fmt::format("{}: {}", provider.name, provider.why_unavailable));
+    return kNoProvider;
+  }
+  StopOnInterrupt();
+  Campaign campaign(arguments, provider);
+  if (!arguments.imports.empty()) return campaign.Import(arguments.imports);
+  std::vector<std::string> places = arguments.corpus;
+  if (places.empty()) {
+    const std::string corpus = FindCorpus("");
+    if (corpus.empty()) return kUsage;
+    // Misuse would be cut by the lint on anything but the reference.
+    places = {corpus + "/seeds"};
+  }
+  std::vector<NamedProgram> named;
+  const ExitStatus status = LoadPrograms(places, &named);
+  if (status != kFine) return status;
+  std::vector<Program> seeds;
+  for (NamedProgram& n : named) seeds.push_back(std::move(n.program));
+  return campaign.Run(std::move(seeds));
+}
+
+}  // namespace qpexam
