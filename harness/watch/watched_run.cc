@@ -18,6 +18,7 @@
 #include "harness/program/print.h"
 #include "harness/trace/trace_text.h"
 #include "harness/watch/frame.h"
+#include "harness/watch/remote_run.h"
 
 namespace qpexam {
 namespace {
@@ -342,6 +343,8 @@ judge::JudgeOptions JudgingOf(const ProviderInfo& provider) {
 std::string RunWatched(const ProviderInfo& provider, const std::vector<Program>& programs,
                        const WatchOptions& options,
                        const std::function<void(RunResult&&)>& on_result) {
+  if (const std::unique_ptr<remote::Machine> machine = MachineOf(provider))
+    return RunOnMachine(*machine, provider, programs, options, on_result);
   return Watched(provider, programs, options, on_result).Run();
 }
 
