@@ -15,8 +15,8 @@ Program Parsed(const char* text) {
 }
 
 TEST(Batch, KeepsProgramsAndTheirNumbers) {
-  const std::vector<Program> programs = {Parsed("cq c cqe=4\n"), Parsed("mr m len=64\n"),
-                                         Parsed("cq d cqe=8\n")};
+  const std::vector<Program> programs = {Parsed("cq c n=4\n"), Parsed("mr m len=64\n"),
+                                         Parsed("cq d n=8\n")};
   std::vector<BatchProgram> read;
   std::string why;
   ASSERT_TRUE(ParseBatch(PrintBatch(programs, 1), &read, &why)) << why;
@@ -27,7 +27,7 @@ TEST(Batch, KeepsProgramsAndTheirNumbers) {
 }
 
 TEST(Batch, SaysWhatIsWrongWhereverItIsCutShort) {
-  const std::string whole = PrintBatch({Parsed("cq c cqe=4\n")}, 0);
+  const std::string whole = PrintBatch({Parsed("cq c n=4\n")}, 0);
   for (size_t size = 0; size < whole.size() - 1; size++) {
     std::vector<BatchProgram> read;
     std::string why;

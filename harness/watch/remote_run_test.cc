@@ -60,7 +60,7 @@ class Scripted : public remote::Machine {
 class RemoteRunTest : public ::testing::Test {
  protected:
   RemoteRunTest() {
-    for (const char* text : {"cq c cqe=4\n", "mr m len=64\n", "qp a rc sq=4\nsettle\n"}) {
+    for (const char* text : {"cq c n=4\n", "mr m len=64\n", "qp a rc\nsettle\n"}) {
       ParseResult parsed = ParseProgram(text, "p");
       EXPECT_TRUE(parsed.ok) << parsed.error.Message();
       programs_.push_back(parsed.program);
