@@ -13,7 +13,7 @@ qpx_bazel() {
   fi
 }
 
-# Prints the packages that group $1 lacks: build (./qpexam), clang (sanitizers), lint, tidy, coverage.
+# Prints the packages that group $1 lacks: build (./qpexam), guest (vm:), clang (sanitizers), lint, tidy, coverage.
 qpx_missing() {
   case $1 in
     build)
@@ -34,6 +34,12 @@ qpx_missing() {
       [ -n "$(find /usr/lib/llvm-14/lib/clang -name 'libclang_rt.asan*.a' -print -quit 2> /dev/null)" ] ||
         echo libclang-rt-14-dev
       command -v ld.lld > /dev/null || echo lld
+      ;;
+    guest)
+      command -v qemu-system-x86_64 > /dev/null || echo qemu-system-x86
+      command -v xz > /dev/null || echo xz-utils
+      [ -n "$(find /usr/lib /usr/lib64 -path '*libibverbs/librxe-rdmav*' -print -quit 2> /dev/null)" ] ||
+        echo ibverbs-providers
       ;;
     lint)
       command -v clang-format-14 > /dev/null || command -v clang-format > /dev/null || echo clang-format-14

@@ -196,7 +196,8 @@ ExitStatus Check(const CheckArguments& arguments) {
       found.name = provider.name;
       found.not_run = provider.why_unavailable;
       Print(fmt::format("{}: not run: {}\n\n", provider.name, provider.why_unavailable));
-      if (!named.empty()) status = Worse(status, kNoProvider);
+      if (!named.empty())
+        status = Worse(status, provider.why_is_setup ? kSetupIncomplete : kNoProvider);
       continue;
     }
     RunAllOptions options;

@@ -51,7 +51,7 @@ ExitStatus Diff(const DiffArguments& arguments) {
     }
     if (!providers[side].why_unavailable.empty()) {
       Say(fmt::format("{}: {}", providers[side].name, providers[side].why_unavailable));
-      return kNoProvider;
+      return providers[side].why_is_setup ? kSetupIncomplete : kNoProvider;
     }
   }
   std::vector<std::string> paths = arguments.files;

@@ -43,7 +43,7 @@ ExitStatus MinimizeFile(const MinimizeArguments& arguments) {
   }
   if (!provider.why_unavailable.empty()) {
     Say(fmt::format("{}: {}", provider.name, provider.why_unavailable));
-    return kNoProvider;
+    return provider.why_is_setup ? kSetupIncomplete : kNoProvider;
   }
   std::vector<NamedProgram> programs;
   if (LoadPrograms({arguments.file}, &programs) != kFine) return kUsage;

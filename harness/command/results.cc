@@ -4,6 +4,7 @@
 #include <rdma_core_version.h>
 
 #include <algorithm>
+#include <map>
 
 #include "harness/program/print.h"
 #include "reference/model/choice.h"
@@ -295,19 +296,35 @@ ExitStatus RunAll(const ProviderInfo& provider, const std::vector<NamedProgram>&
     for (const conform::Surprise& surprise : words.surprises)
       if (surprise.kind != conform::Surprise::kUnexpectedFailure) status = kFindings;
   }
+  // What has a finding that is not known runs once more in a fresh process: what depends on what ran
+  // before is no finding of this Program. Alone, except where a start takes seconds (a guest).
+  std::map<size_t, RunResult> again;
+  WatchOptions replay = options.watch;
+  replay.keep_objects = false;
+  std::vector<std::vector<size_t>> batches;
+  const bool at_once = MachineOf(provider) != nullptr;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (StatusOf(all[i]) == kFine || words.programs[i].AllKnown()) continue;
+    if (batches.empty() || !at_once) batches.emplace_back();
+    batches.back().push_back(all[i].index);
+  }
+  for (const std::vector<size_t>& batch : batches) {
+    if (options.watch.stop && options.watch.stop->load()) break;
+    std::vector<Program> some;
+    for (size_t index : batch) some.push_back(bare[index]);
+    RunWatched(provider, some, replay, [&](RunResult&& r) {
+      const size_t index = batch[r.index];
+      again[index] = std::move(r);
+    });
+  }
   for (size_t i = 0; i < all.size(); ++i) {
     RunResult& result = all[i];
     const NamedProgram& named = programs[result.index];
     const bool known = words.programs[i].AllKnown();
     if (StatusOf(result) != kFine && !known &&
         !(options.watch.stop && options.watch.stop->load())) {
-      // In a fresh process, alone: what depends on what ran before is no finding of this Program.
-      std::vector<RunResult> again;
-      WatchOptions alone = options.watch;
-      alone.keep_objects = false;
-      RunWatched(provider, {bare[result.index]}, alone,
-                 [&](RunResult&& r) { again.push_back(std::move(r)); });
-      if (again.empty() || Signature(again[0]) != Signature(result)) {
+      const auto found = again.find(result.index);
+      if (found == again.end() || Signature(found->second) != Signature(result)) {
         report->findings.push_back(
             {FindingId("unstable", "", PrintProgram(named.program, Notes::kDrop), 0),
              "unstable",

@@ -67,7 +67,7 @@ ExitStatus RunFiles(const RunArguments& arguments) {
   }
   if (!provider.why_unavailable.empty()) {
     Say(fmt::format("{}: {}", provider.name, provider.why_unavailable));
-    return kNoProvider;
+    return provider.why_is_setup ? kSetupIncomplete : kNoProvider;
   }
   std::vector<NamedProgram> programs;
   ExitStatus status = LoadPrograms(arguments.files, &programs);

@@ -172,5 +172,15 @@ TEST(ParseResults, ReadsLinesAndLeavesATruncatedOne) {
   EXPECT_EQ(run.tests[0].reaches, std::vector<std::string>{"f"});
 }
 
+TEST(FilterWithout, LeavesOutWhatHasRun) {
+  EXPECT_EQ(FilterWithout("", {}), "");
+  std::vector<TestResult> done(2);
+  done[0].name = "A.B/c";
+  done[1].name = "D.E";
+  EXPECT_EQ(FilterWithout("", done), "*-A.B/c:D.E");
+  EXPECT_EQ(FilterWithout("A.*:D.*", done), "A.*:D.*-A.B/c:D.E");
+  EXPECT_EQ(FilterWithout("A.*-A.X", done), "A.*-A.X:A.B/c:D.E");
+}
+
 }  // namespace
 }  // namespace qpexam::conform

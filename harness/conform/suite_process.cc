@@ -115,6 +115,7 @@ void ParseResults(const std::string& text, SuiteRun* run) {
 }
 
 SuiteEnd RunSuites(const SuiteOptions& options, SuiteRun* run, std::string* why) {
+  if (options.machine != nullptr) return RunSuitesOnMachine(options, run, why);
   TemporaryFile results, log;
   if (!results.ok() || !log.ok()) {
     *why = fmt::format(

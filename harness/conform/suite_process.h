@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/remote/machine.h"
+
 namespace qpexam::conform {
 
 struct ClauseResult {
@@ -43,6 +45,8 @@ struct SuiteOptions {
   bool record_reaches = false;  // fill TestResult::reaches
   int test_seconds = 0;         // a test that takes longer hangs; 0: the suites' own limit
   const std::atomic<bool>* stop = nullptr;
+  // Where the suites run instead of here, started afresh behind each test that kills it.
+  const remote::Machine* machine = nullptr;
   // Called now and then with the number of tests that have ended.
   std::function<void(size_t)> progress;
 };
@@ -59,6 +63,12 @@ bool ListTests(const std::string& binary,
 
 // The suites' binary: QPEXAM_SUITES, else beside this one. Empty with *why.
 std::string FindSuites(std::string* why);
+
+// RunSuites() on options.machine.
+SuiteEnd RunSuitesOnMachine(const SuiteOptions& options, SuiteRun* run, std::string* why);
+
+// gtest's filter for what `filter` takes, less the tests of these names.
+std::string FilterWithout(const std::string& filter, const std::vector<TestResult>& done);
 
 // Reads the lines that the suites wrote; a truncated last line is left out.
 void ParseResults(const std::string& text, SuiteRun* run);

@@ -19,7 +19,7 @@ struct Later {
 constexpr Later kLater[] = {
     {"hosted", "hosted providers are not part of this build"},
     {"packaged", "packaged provider binaries are not supported in this version"},
-    {"vm", "guest kernels are not supported in this version"},
+    {"vm", "guest kernels are not part of this build"},
 };
 
 // The number of edits from one word to the other: for "did you mean".
@@ -102,6 +102,12 @@ std::unique_ptr<DeviceSession> OpenProvider(const ProviderInfo& info, std::strin
   for (const auto& family : Registered())
     if (family->family() == FamilyOf(info.name)) return family->Open(info, why);
   *why = "no such family of providers";
+  return nullptr;
+}
+
+std::unique_ptr<remote::Machine> MachineOf(const ProviderInfo& info) {
+  for (const auto& family : Registered())
+    if (family->family() == FamilyOf(info.name)) return family->MachineOf(info);
   return nullptr;
 }
 

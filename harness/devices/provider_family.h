@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/execute/session.h"
+#include "harness/remote/machine.h"
 
 namespace qpexam {
 
@@ -24,6 +25,7 @@ struct ProviderInfo {
   std::string version;          // of what runs; empty where that is not known before it is opened
   std::string about;            // one line
   std::string why_unavailable;  // empty: it can be opened here; else why not, and the remedy
+  bool why_is_setup = false;    // why_unavailable: something of this machine is missing
   ProviderKind kind = ProviderKind::kReference;
   bool efa = false;  // neither InfiniBand nor RoCE (judge::JudgeOptions::efa)
   // Whether `check` runs it without being asked: never a real device, never a fault.
@@ -40,6 +42,11 @@ class ProviderFamily {
   virtual std::vector<ProviderInfo> List() const = 0;
   // Opens one of them. nullptr: it cannot be opened now, and *why says why and what to do.
   virtual std::unique_ptr<DeviceSession> Open(const ProviderInfo& info, std::string* why) const = 0;
+  // Where the provider lives on another machine, which is started for each batch; else nullptr.
+  virtual std::unique_ptr<remote::Machine> MachineOf(const ProviderInfo& info) const {
+    (void)info;
+    return nullptr;
+  }
 };
 
 // Families in the order of their words. Registration happens before main(); none is ever removed.
@@ -58,6 +65,8 @@ std::vector<ProviderInfo> AllProviders();
 // such member, its why_unavailable says so.
 bool FindProvider(std::string_view name, ProviderInfo* info, std::string* why);
 std::unique_ptr<DeviceSession> OpenProvider(const ProviderInfo& info, std::string* why);
+// The machine that it lives on; nullptr: this one.
+std::unique_ptr<remote::Machine> MachineOf(const ProviderInfo& info);
 
 }  // namespace qpexam
 

@@ -18,6 +18,7 @@
 #include "harness/program/print.h"
 #include "harness/trace/trace_text.h"
 #include "harness/watch/frame.h"
+#include "harness/watch/remote_run.h"
 
 namespace qpexam {
 namespace {
@@ -365,6 +366,8 @@ judge::JudgeOptions JudgingOf(const ProviderInfo& provider) {
 std::string RunWatched(const ProviderInfo& provider, const std::vector<Program>& programs,
                        const WatchOptions& options,
                        const std::function<void(RunResult&&)>& on_result) {
+  if (const std::unique_ptr<remote::Machine> machine = MachineOf(provider))
+    return RunOnMachine(*machine, provider, programs, options, on_result);
   return RunWatched(
       provider, programs.size(), [&](size_t i) { return programs[i]; }, options, on_result);
 }
@@ -372,6 +375,12 @@ std::string RunWatched(const ProviderInfo& provider, const std::vector<Program>&
 std::string RunWatched(const ProviderInfo& provider, size_t count,
                        const std::function<Program(size_t)>& program, const WatchOptions& options,
                        const std::function<void(RunResult&&)>& on_result) {
+  // A machine takes its batch whole.
+  if (const std::unique_ptr<remote::Machine> machine = MachineOf(provider)) {
+    std::vector<Program> programs;
+    for (size_t i = 0; i < count; ++i) programs.push_back(program(i));
+    return RunOnMachine(*machine, provider, programs, options, on_result);
+  }
   return Watched(provider, count, program, options, on_result).Run();
 }
 

@@ -1,0 +1,309 @@
+// The executor as a program of its own, for the machine that has the device: it reads Programs,
+// runs them through that machine's libibverbs and writes Traces. The judge sits elsewhere.
+//
+//   qpexam-executor --list
+//   qpexam-executor --device=mlx5_0 --traces=DIR FILE.qpx...    a trace a file: qpexam judge
+//   DIR/... qpexam-executor --device=mlx5_0 --batch=FILE --results=FILE   what `qpexam` itself uses
+//
+// Programs run in a child; one that crashes or hangs is recorded as that, and the next child goes
+// on behind it. The lint cuts every Program before a call that may be UNDEFINED.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "harness/execute/executor.h"
+#include "harness/program/lint.h"
+#include "harness/program/parse.h"
+#include "harness/program/print.h"
+#include "harness/remote/batch.h"
+#include "harness/remote/verbs_session.h"
+#include "harness/trace/trace_text.h"
+
+namespace qpexam::remote {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kUsage = 2, kNoDevice = 3, kStuck = 6;
+constexpr std::chrono::seconds kKillGrace{15};
+
+struct Arguments {
+  std::string device, provider, version, batch, results, traces;
+  std::vector<std::string> files;
+  std::chrono::milliseconds stall{20000};
+  bool list = false;
+};
+
+struct Job {
+  uint64_t index = 0;
+  std::string name;
+  Program program;
+};
+
+// What the child says without a system call.
+struct Record {
+  std::atomic<uint64_t> at{0};  // index into the jobs
+  std::atomic<uint32_t> call{0};
+  std::atomic<uint64_t> heartbeat{0};
+};
+
+int Complain(const std::string& what) {
+  std::fprintf(stderr, "qpexam-executor: %s\n", what.c_str());
+  return kUsage;
+}
+
+bool ReadAll(const std::string& path, std::string* text) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return false;
+  text->assign(std::istreambuf_iterator<char>(file), {});
+  return !file.bad();
+}
+
+bool WriteAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+bool Parse(int argc, char** argv, Arguments* a, std::string* why) {
+  for (int i = 1; i < argc; i++) {
+    const std::string_view arg = argv[i];
+    const size_t equals = arg.find('=');
+    const std::string_view name = arg.substr(0, equals);
+    const std::string value(equals == arg.npos ? "" : arg.substr(equals + 1));
+    if (name == "--list") {
+      a->list = true;
+    } else if (name == "--device") {
+      a->device = value;
+    } else if (name == "--provider") {
+      a->provider = value;
+    } else if (name == "--version") {
+      a->version = value;
+    } else if (name == "--batch") {
+      a->batch = value;
+    } else if (name == "--results") {
+      a->results = value;
+    } else if (name == "--traces") {
+      a->traces = value;
+    } else if (name == "--stall") {
+      const int ms = std::atoi(value.c_str());
+      if (ms <= 0) return *why = "--stall takes milliseconds above 0", false;
+      a->stall = std::chrono::milliseconds(ms);
+    } else if (arg.substr(0, 2) == "--") {
+      return *why = "unknown option " + std::string(arg), false;
+    } else {
+      a->files.emplace_back(arg);
+    }
+  }
+  if (a->list) return true;
+  if (a->device.empty()) return *why = "name a device: --device=NAME; --list shows them", false;
+  if (a->batch.empty() != a->results.empty())
+    return *why = "--batch and --results belong together", false;
+  if (a->batch.empty() && (a->files.empty() || a->traces.empty()))
+    return *why = "nothing to run: give --traces=DIR and programs", false;
+  if (a->provider.empty()) a->provider = "device:" + a->device;
+  return true;
+}
+
+class Run {
+ public:
+  Run(const Arguments& arguments, std::vector<Job> jobs)
+      : arguments_(arguments), jobs_(std::move(jobs)) {}
+
+  int operator()() {
+    ibv_context* context = OpenListed(arguments_.device);
+    if (!context) {
+      Complain(arguments_.device + " cannot be opened: " + std::strerror(errno) +
+               "; --list shows what there is");
+      return kNoDevice;
+    }
+    if (arguments_.version.empty()) arguments_.version = FirmwareOf(context);
+    ibv_close_device(context);
+    if (!arguments_.results.empty()) {
+      out_ = open(arguments_.results.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+      if (out_ < 0) return Complain(arguments_.results + ": " + std::strerror(errno));
+      if (!WriteAll(out_, PrintHead(arguments_.device, arguments_.version))) return kUsage;
+    }
+    void* shared =
+        mmap(nullptr, sizeof(Record), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return Complain("no memory");
+    record_ = new (shared) Record;
+    while (record_->at.load() < jobs_.size()) {
+      if (const int status = OneChild(); status != 0) return status;
+    }
+    if (out_ >= 0 && !WriteAll(out_, PrintEnd())) return kUsage;
+    return 0;
+  }
+
+ private:
+  // Keeps the trace of a job: in the stream, or as a file of its own.
+  void Keep(const Job& job, const Trace& trace, uint64_t nanoseconds) {
+    const std::string text = PrintTrace(job.program, trace);
+    if (out_ >= 0) {
+      if (!WriteAll(out_, PrintItem(job.index, text, nanoseconds))) _exit(kUsage);
+      return;
+    }
+    const std::string path = arguments_.traces + "/" + job.name + ".trace";
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0 || !WriteAll(fd, text)) {
+      Complain(path + ": " + std::strerror(errno));
+      _exit(kUsage);
+    }
+    close(fd);
+    std::printf("%s\n", path.c_str());
+    std::fflush(stdout);
+  }
+
+  [[noreturn]] void Child() {
+    const RealTimeBounds bounds = Calibrate(arguments_.device);
+    VerbsSession session(arguments_.provider, arguments_.device, arguments_.version, bounds);
+    {
+      Executor executor(&session);
+      RunOptions options;
+      options.current_call = &record_->call;
+      options.heartbeat = &record_->heartbeat;
+      Trace trace;
+      for (size_t i = record_->at.load(); i < jobs_.size(); i++) {
+        const Job& job = jobs_[i];
+        record_->call.store(0);
+        if (out_ >= 0 && !WriteAll(out_, PrintBegin(job.index))) _exit(kUsage);
+        options.cut_at = ~uint32_t{0};
+        if (std::optional<LintFinding> cut = FirstUndefined(job.program))
+          options.cut_at = cut->call;
+        const Clock::time_point start = Clock::now();
+        executor.Run(job.program, options, &trace);
+        const auto took =
+            std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
+        Keep(job, trace, static_cast<uint64_t>(took.count()));
+        record_->at.store(i + 1);
+      }
+    }
+    _exit(0);
+  }
+
+  // Runs one child to its end; 0: go on.
+  int OneChild() {
+    std::fflush(nullptr);
+    const pid_t parent = getpid();
+    const pid_t child = fork();
+    if (child < 0) return Complain(std::string("no process: ") + std::strerror(errno));
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(0);
+      Child();
+    }
+    int status = 0;
+    bool hung = false;
+    uint64_t seen = ~uint64_t{0};
+    Clock::time_point moved = Clock::now();
+    while (waitpid(child, &status, WNOHANG) == 0) {
+      usleep(2000);
+      const uint64_t beat = record_->heartbeat.load() + (record_->at.load() << 32);
+      if (beat != seen) {
+        seen = beat;
+        moved = Clock::now();
+      } else if (!hung && Clock::now() - moved > arguments_.stall) {
+        hung = true;
+        kill(child, SIGKILL);
+        moved = Clock::now();
+      } else if (hung && Clock::now() - moved > kKillGrace) {
+        // It sits in the kernel and cannot be killed: this machine is done for.
+        Fatal("hang in the kernel: the process does not die");
+        return kStuck;
+      }
+    }
+    const uint64_t at = record_->at.load();
+    if (WIFEXITED(status) && (WEXITSTATUS(status) == kUsage || WEXITSTATUS(status) == kNoDevice))
+      return WEXITSTATUS(status);
+    if (at >= jobs_.size()) return 0;  // all is recorded
+    if (hung) {
+      Fatal("hang: nothing moved within " + std::to_string(arguments_.stall.count()) + " ms");
+    } else if (WIFSIGNALED(status)) {
+      Fatal(std::string("crash: ") + strsignal(WTERMSIG(status)));
+    } else {
+      Fatal("crash: the process ended by itself with status " +
+            std::to_string(WEXITSTATUS(status)));
+    }
+    return 0;
+  }
+
+  void Fatal(const std::string& what) {
+    const uint64_t at = record_->at.load();
+    const Job& job = jobs_[at];
+    const uint32_t call = record_->call.load();
+    Trace trace;
+    trace.provider = arguments_.provider;
+    trace.version = arguments_.version;
+    trace.fatal = what;
+    if (call < job.program.calls.size()) {
+      trace.fatal += " in call " + std::to_string(call) + ": " +
+                     PrintCall(job.program, job.program.calls[call]);
+    }
+    Keep(job, trace, 0);
+    record_->call.store(0);
+    record_->at.store(at + 1);
+  }
+
+  Arguments arguments_;
+  std::vector<Job> jobs_;
+  Record* record_ = nullptr;
+  int out_ = -1;
+};
+
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  std::string why;
+  if (!Parse(argc, argv, &arguments, &why)) return Complain(why);
+  if (arguments.list) {
+    for (const std::string& name : ListedDevices()) std::printf("%s\n", name.c_str());
+    return 0;
+  }
+  std::vector<Job> jobs;
+  auto add = [&](uint64_t index, std::string name, ParseResult&& parsed) {
+    if (!parsed.ok) {
+      why = parsed.error.Message();
+      return false;
+    }
+    jobs.push_back({index, std::move(name), std::move(parsed.program)});
+    return true;
+  };
+  if (!arguments.batch.empty()) {
+    std::string bytes;
+    if (!ReadAll(arguments.batch, &bytes)) return Complain(arguments.batch + " cannot be read");
+    std::vector<BatchProgram> programs;
+    if (!ParseBatch(bytes, &programs, &why)) return Complain(arguments.batch + ": " + why);
+    for (const BatchProgram& p : programs) {
+      const std::string name = "program " + std::to_string(p.index);
+      if (!add(p.index, name, ParseProgram(p.text, name))) return Complain(why);
+    }
+  }
+  for (size_t i = 0; i < arguments.files.size(); i++) {
+    const std::string& file = arguments.files[i];
+    const std::string name = file.substr(file.rfind('/') + 1);
+    if (!add(i, name, LoadProgram(file))) return Complain(why);
+  }
+  return Run(arguments, std::move(jobs))();
+}
+
+}  // namespace
+}  // namespace qpexam::remote
+
+int main(int argc, char** argv) { return qpexam::remote::Main(argc, argv); }

@@ -1,0 +1,48 @@
+// A machine that is not this process, where our own small programs run: a guest kernel. It may die
+// of what it runs, which is then told with what it last said.
+#ifndef QPEXAM_HARNESS_REMOTE_MACHINE_H_
+#define QPEXAM_HARNESS_REMOTE_MACHINE_H_
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qpexam::remote {
+
+struct MachineJob {
+  enum class Tool : uint8_t { kExecutor, kSuites } tool = Tool::kExecutor;
+  // Of the tool; "@input", "@results" and "@device" stand for what they are there.
+  std::vector<std::string> arguments;
+  std::string input;
+  // Called with each piece of the results file as it grows.
+  std::function<void(std::string_view)> on_results;
+  // The results do not grow for as long: the machine hangs.
+  std::chrono::seconds stall{60};
+  const std::atomic<bool>* stop = nullptr;
+};
+
+struct MachineEnd {
+  enum Kind : uint8_t {
+    kEnded,    // the tool ran to its end, with `status`
+    kDied,     // the machine crashed or hung after the tool had begun
+    kNotUp,    // it never came to run the tool
+    kStopped,  // as asked
+  } kind = kNotUp;
+  int status = 0;
+  std::string why;  // one line: "the guest kernel died: BUG: unable to handle ..."
+  std::string log;  // what there is of the tool's messages and the kernel's log
+};
+
+class Machine {
+ public:
+  virtual ~Machine() = default;
+  // Starts it afresh, runs the tool, ends it.
+  virtual MachineEnd Run(const MachineJob& job) const = 0;
+};
+
+}  // namespace qpexam::remote
+
+#endif  // QPEXAM_HARNESS_REMOTE_MACHINE_H_
