@@ -296,8 +296,8 @@ ExitStatus RunAll(const ProviderInfo& provider, const std::vector<NamedProgram>&
     for (const conform::Surprise& surprise : words.surprises)
       if (surprise.kind != conform::Surprise::kUnexpectedFailure) status = kFindings;
   }
-  // What has a finding that is not known runs once more in a fresh process: what depends on what ran
-  // before is no finding of this Program. Alone, except where a start takes seconds (a guest).
+  // What has a finding that is not known runs once more in a fresh process: what depends on what
+  // ran before is no finding of this Program. Alone, except where a start takes seconds (a guest).
   std::map<size_t, RunResult> again;
   WatchOptions replay = options.watch;
   replay.keep_objects = false;
