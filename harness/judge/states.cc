@@ -258,7 +258,9 @@ void Judge::Impl::Connect(const Call& call, const Event& event) {
   auto judge = [&](QpState& qp, bool done) {
     if (!qp.followed || parallel_) return;
     const bool from_reset = qp.states == StateBit(IBV_QPS_RESET);
-    if (done && !(qp.states & StateBit(IBV_QPS_RESET)) && !MayBeError(qp)) {
+    // INIT->INIT is a pair of table B1, too.
+    if (done && !(qp.states & (StateBit(IBV_QPS_RESET) | StateBit(IBV_QPS_INIT))) &&
+        !MayBeError(qp)) {
       Report("WR-STATE-008", NameOf(qp.id) + " went to INIT from " + StatesName(qp.states),
              {"non-zero"}, "0");
     } else if (!done && from_reset && call.attrs.empty() &&

@@ -94,7 +94,7 @@ TEST(Mutate, EveryMutationChangesSomething) {
   for (int m = 0; m < kMutationCount; ++m) {
     Random random(static_cast<uint64_t>(m));
     int changed = 0;
-    for (size_t i = 0; i < seeds.size(); i += 3) {
+    for (size_t i = 0; i < seeds.size(); i += 2) {
       Program p = seeds[i];
       if (!Apply(static_cast<Mutation>(m), &random, &p)) continue;
       ExpectWellFormed(p, "mutated");

@@ -24,6 +24,8 @@ class Mender {
     for (const Field& f : SchemaOf(call_.kind).fields) {
       if (Applies(f, call_) && !Mended(f)) return false;
     }
+    // No window is bound to nothing, and the text form has no word for it.
+    if (call_.kind == CallKind::kBindMw && call_.mr == kNoObject) call_.mr = call_.addr.mr;
     if (call_.kind == CallKind::kCq) FillDerived(&call_);
     if (call_.kind == CallKind::kSrq && call_.cq == kNoObject) call_.xrcd = kNoObject;
     return Memory();
