@@ -76,6 +76,7 @@ struct Payload {
     unknown.clear();
   }
   void MarkUnknown(size_t from, size_t count) {
+    if (count == 0) return;  // of an empty message there are no bytes to point at
     if (unknown.size() < bytes.size()) unknown.resize(bytes.size(), 0);
     std::memset(unknown.data() + from, 0xff, count);
   }
