@@ -140,7 +140,8 @@ int main(int argc, char** argv) {
   if (argc > 1) every = std::atoi(argv[1]);
   for (int i = 2; i < argc; i++) {
     const std::string path = argv[i];
-    for (const char* last : {"infiniband/verbs.h", "rdma/ib_user_verbs.h"}) {
+    for (const char* last :
+         {"infiniband/verbs.h", "infiniband/ib_user_ioctl_verbs.h", "rdma/ib_user_verbs.h"}) {
       const size_t at = path.rfind(last);
       if (at != std::string::npos && at + std::string(last).size() == path.size())
         includes += " -I" + path.substr(0, at);
