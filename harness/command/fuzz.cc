@@ -59,47 +59,6 @@ std::string Slug(std::string text) {
   return text;
 }
 
-// A recorded deviation, of corpus/known.tsv: stepped over and counted.
-struct Known {
-  std::string id, provider, kind, clause, place;
-};
-
-// Tab-separated: id, provider, versions (FIRST..LAST, either may be missing, or *), kind, clause
-// (- for none), place (a part of it, - for any). Keeps those of this provider and version.
-bool ReadKnown(const std::string& path, const ProviderInfo& provider, std::vector<Known>* known) {
-  std::string text, why;
-  if (path.empty() || !ReadFile(path, &text, &why)) return true;
-  int number = 0;
-  for (const std::string& line : SplitLines(text)) {
-    number++;
-    if (line.empty() || line[0] == '#') continue;
-    std::vector<std::string> fields;
-    for (size_t at = 0; at <= line.size();) {
-      const size_t end = std::min(line.find('\t', at), line.size());
-      fields.push_back(line.substr(at, end - at));
-      at = end + 1;
-    }
-    if (fields.size() != 6) {
-      Say(
-          fmt::format("{}:{}: there are {} fields where there should be six: id, provider, "
-                      "versions, kind, clause, place",
-                      path, number, fields.size()));
-      return false;
-    }
-    conform::Expectation range;
-    const size_t dots = fields[2].find("..");
-    if (fields[2] != "*") {
-      range.from = fields[2].substr(0, dots);
-      range.to = dots == std::string::npos ? range.from : fields[2].substr(dots + 2);
-    }
-    if (fields[1] != provider.name || !conform::InRange(range, provider.version)) continue;
-    for (std::string* field : {&fields[4], &fields[5]})
-      if (*field == "-") field->clear();
-    known->push_back({fields[0], fields[1], fields[3], fields[4], fields[5]});
-  }
-  return true;
-}
-
 class Campaign {
  public:
   Campaign(const FuzzArguments& arguments, const ProviderInfo& provider)
@@ -110,8 +69,15 @@ class Campaign {
     watch_.stall = kStall;
     watch_.stop = &stop_;
     watch_.send = Tell;
-    if (!arguments.no_known)
-      readable_ = ReadKnown(FindData("corpus/known.tsv"), provider, &recorded_);
+    // The file that `check` compares with. Its entries name Programs, and these are new ones: here
+    // an entry stands for its kind and clause on this provider and version.
+    conform::Expectations known;
+    if (arguments.no_known) return;
+    readable_ = LoadExpectations("", "corpus/expectations.tsv", &known);
+    for (conform::Expectation& entry : known.entries) {
+      if (entry.provider == provider.name && conform::InRange(entry, provider.version))
+        recorded_.push_back(std::move(entry));
+    }
   }
 
   ExitStatus Run(std::vector<Program> seeds) {
@@ -312,12 +278,12 @@ class Campaign {
       known_total_++;
     }
     for (const FindingKey& key : KeysOf(program, result)) {
-      const auto recorded = std::find_if(recorded_.begin(), recorded_.end(), [&](const Known& k) {
-        return k.kind == key.kind && k.clause == key.clause &&
-               key.Text().find(k.place) != std::string::npos;
-      });
+      const auto recorded =
+          std::find_if(recorded_.begin(), recorded_.end(), [&](const conform::Expectation& e) {
+            return e.verdict == key.kind && e.clause == key.clause;
+          });
       if (recorded != recorded_.end()) {
-        known_[recorded->id]++;
+        known_[key.kind + (key.clause.empty() ? "" : " " + key.clause)]++;
         known_total_++;
         continue;
       }
@@ -402,7 +368,7 @@ class Campaign {
   const ProviderInfo& provider_;
   const fs::path folder_;
   WatchOptions watch_;
-  std::vector<Known> recorded_;
+  std::vector<conform::Expectation> recorded_;
   bool readable_ = true;  // the file of recorded deviations
   std::unique_ptr<ProgramSource> source_;
   std::atomic<bool> stop_{false};
