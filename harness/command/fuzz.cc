@@ -38,10 +38,8 @@ constexpr int kMinimizeHangTries = 100;
 constexpr std::chrono::milliseconds kMinimizeHangStall{300};
 constexpr uint32_t kUndefinedPerMille = 40;
 
-// What the parent is told of: findings, and known deviations to count.
-bool Tell(const RunResult& result) {
-  return !result.below.empty() || result.verdict.violations || result.verdict.deviations;
-}
+// What the parent is told of.
+bool Tell(const RunResult& result) { return !result.below.empty() || result.verdict.violations; }
 
 bool WriteFile(const fs::path& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
@@ -272,11 +270,6 @@ class Campaign {
 
   void Take(const Program& program, const RunResult& result) {
     std::lock_guard<std::mutex> lock(take_);
-    for (const judge::Finding& f : result.verdict.findings) {
-      if (f.kind != judge::FindingKind::kDeviation) continue;
-      known_[f.deviation]++;
-      known_total_++;
-    }
     for (const FindingKey& key : KeysOf(program, result)) {
       const auto recorded =
           std::find_if(recorded_.begin(), recorded_.end(), [&](const conform::Expectation& e) {

@@ -40,8 +40,6 @@ std::string_view KindWord(judge::FindingKind kind) {
       return "undecided";
     case judge::FindingKind::kUndefined:
       return "undefined";
-    case judge::FindingKind::kDeviation:
-      return "deviation";
   }
   return "";
 }
@@ -84,9 +82,7 @@ conform::ProgramResult InWords(const NamedProgram& named, const RunResult& resul
     return words;
   }
   for (const judge::Finding& f : result.verdict.findings) {
-    if (f.emulated || f.kind == judge::FindingKind::kUndefined ||
-        f.kind == judge::FindingKind::kDeviation)
-      continue;
+    if (f.emulated || f.kind == judge::FindingKind::kUndefined) continue;
     words.findings.push_back({f.clause, std::string(KindWord(f.kind)), f.what});
   }
   for (const SessionFinding& f : result.below) words.findings.push_back({f.clause, f.kind, f.what});
@@ -168,9 +164,7 @@ void AddResult(const NamedProgram& named, const RunResult& result, ProviderRepor
     ReportFinding& finding = add(KindWord(f.kind), f.clause, f.call, f.line, f.what);
     finding.allowed = f.allowed;
     finding.observed = f.observed;
-    if (!f.deviation.empty()) finding.what += " (known: " + f.deviation + ")";
-    if (f.kind != judge::FindingKind::kDeviation && *f.clause)
-      report->NoteClause(f.clause, std::string(KindWord(f.kind)), named.name);
+    if (*f.clause) report->NoteClause(f.clause, std::string(KindWord(f.kind)), named.name);
   }
   for (const SessionFinding& f : result.below) {
     ReportFinding& finding = add(f.kind, f.clause, ~uint32_t{0}, 0, f.what);

@@ -24,8 +24,8 @@ struct FindingKey {
   std::string Id() const;
 };
 
-// Each once, the fatal one first. Nothing for a run that only has warnings, variations, known
-// deviations, or what the emulation decided.
+// Each once, the fatal one first. Nothing for a run that only has warnings, variations, or
+// what the emulation decided.
 std::vector<FindingKey> KeysOf(const Program& program, const RunResult& result);
 
 }  // namespace qpexam

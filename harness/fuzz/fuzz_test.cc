@@ -64,7 +64,7 @@ TEST(FindingKey, NamesKindClauseCallAndType) {
   result.verdict.findings.push_back(finding);
   finding.call = 3;  // the same at another call of the kind
   result.verdict.findings.push_back(finding);
-  finding.kind = judge::FindingKind::kDeviation;
+  finding.kind = judge::FindingKind::kWarning;
   finding.clause = "WR-COMP-002";
   result.verdict.findings.push_back(finding);
   const std::vector<FindingKey> keys = KeysOf(program, result);

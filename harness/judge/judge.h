@@ -30,14 +30,6 @@ enum class Provider : uint8_t {
   kDevice,     // a kernel and a card: waits are bounded by real time
 };
 
-// A known bug, stepped over: a finding whose clause matches, and whose `what` contains `text`
-// (empty: any), is counted under this name and is no violation.
-struct Deviation {
-  std::string name;
-  std::string clause;
-  std::string text;
-};
-
 struct JudgeOptions {
   Provider provider = Provider::kReference;
   // Not InfiniBand and not RoCE: clauses that rest on the IBA alone are at most SHOULD
@@ -47,7 +39,6 @@ struct JudgeOptions {
   bool low_confidence_warns = true;
   // UNDEFINED uses are part of what is tried (the reference): a lint is no finding.
   bool lints_expected = false;
-  std::vector<Deviation> deviations;
 };
 
 enum class FindingKind : uint8_t {
@@ -55,7 +46,6 @@ enum class FindingKind : uint8_t {
   kWarning,
   kUndecided,  // neither conforms nor breaks: the judge could not follow
   kUndefined,  // the Program did what the specification leaves undefined
-  kDeviation,  // a known bug, seen again
 };
 std::string_view Name(FindingKind kind);
 
@@ -68,7 +58,6 @@ struct Finding {
   std::string what;   // one line
   std::vector<std::string> allowed;
   std::string observed;
-  std::string deviation;  // the name, where kind is kDeviation
 };
 
 // One of several allowed ways that the provider took, other than the reference's. Each once.
@@ -93,7 +82,7 @@ struct Verdict {
   std::vector<Finding> findings;
   std::vector<Variation> variations;
   Leniency leniency;
-  uint32_t violations = 0, warnings = 0, undecided = 0, undefined = 0, deviations = 0;
+  uint32_t violations = 0, warnings = 0, undecided = 0, undefined = 0;
 
   // The worst of what was found.
   Result result() const {

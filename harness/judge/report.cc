@@ -25,8 +25,6 @@ std::string_view Name(FindingKind kind) {
       return "undecided";
     case FindingKind::kUndefined:
       return "undefined";
-    case FindingKind::kDeviation:
-      return "deviation";
   }
   return "?";
 }
@@ -51,7 +49,7 @@ void Verdict::Clear() {
   findings.clear();
   variations.clear();
   leniency = Leniency{};
-  violations = warnings = undecided = undefined = deviations = 0;
+  violations = warnings = undecided = undefined = 0;
 }
 
 Finding* Judge::Impl::Report(const char* clause, std::string what,
@@ -73,17 +71,6 @@ Finding* Judge::Impl::Report(const char* clause, std::string what,
 
 Finding* Judge::Impl::Add(FindingKind kind, const char* clause, std::string what,
                           std::initializer_list<std::string> allowed, std::string observed) {
-  std::string deviation;
-  if (kind == FindingKind::kViolation || kind == FindingKind::kWarning) {
-    for (const Deviation& known : options_.deviations) {
-      if (known.clause == clause &&
-          (known.text.empty() || what.find(known.text) != std::string::npos)) {
-        deviation = known.name;
-        kind = FindingKind::kDeviation;
-        break;
-      }
-    }
-  }
   switch (kind) {
     case FindingKind::kViolation:
       ++verdict_.violations;
@@ -97,13 +84,6 @@ Finding* Judge::Impl::Add(FindingKind kind, const char* clause, std::string what
     case FindingKind::kUndefined:
       ++verdict_.undefined;
       break;
-    case FindingKind::kDeviation:
-      ++verdict_.deviations;
-      // Once a run is enough.
-      for (const Finding& f : verdict_.findings) {
-        if (f.kind == kind && f.deviation == deviation) return nullptr;
-      }
-      break;
   }
   if (verdict_.findings.size() >= kMostFindings) return nullptr;
   verdict_.findings.emplace_back();
@@ -115,7 +95,6 @@ Finding* Judge::Impl::Add(FindingKind kind, const char* clause, std::string what
   f.what = std::move(what);
   f.allowed.assign(allowed.begin(), allowed.end());
   f.observed = std::move(observed);
-  f.deviation = std::move(deviation);
   if (options_.provider == Provider::kHosted) {
     const catalogue::Clause* c = catalogue::Find(clause);
     f.emulated = c != nullptr && c->layer != catalogue::Layer::kLib;
@@ -260,7 +239,6 @@ std::string Why(const model::OutcomeSet& set, const Request& request) {
 std::string Explain(const Finding& f, const Program& program,
                     const std::vector<std::string>& lines) {
   std::string s = std::string(Name(f.kind)) + " " + f.clause;
-  if (!f.deviation.empty()) s += " (known as " + f.deviation + ")";
   if (f.emulated) s += " (decided by the emulation, not by the provider)";
   s += ": " + f.what + "\n";
   if (const catalogue::Clause* c = catalogue::Find(f.clause)) {

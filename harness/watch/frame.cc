@@ -29,7 +29,6 @@ std::string EncodeResult(const RunResult& result) {
   out.Put(v.warnings);
   out.Put(v.undecided);
   out.Put(v.undefined);
-  out.Put(v.deviations);
   out.Put(v.leniency);
   out.Put(static_cast<uint32_t>(v.variations.size()));
   for (const judge::Variation& one : v.variations) out.Put(one);
@@ -42,7 +41,6 @@ std::string EncodeResult(const RunResult& result) {
     out.Put(f.line);
     out.PutString(f.what);
     out.PutString(f.observed);
-    out.PutString(f.deviation);
     out.Put(static_cast<uint32_t>(f.allowed.size()));
     for (const std::string& allowed : f.allowed) out.PutString(allowed);
   }
@@ -67,7 +65,6 @@ bool DecodeResult(std::string_view bytes, RunResult* result) {
   v.warnings = in.Get<uint32_t>();
   v.undecided = in.Get<uint32_t>();
   v.undefined = in.Get<uint32_t>();
-  v.deviations = in.Get<uint32_t>();
   v.leniency = in.Get<judge::Leniency>();
   // Counts are bounded by what is left: a wrong one cannot ask for all memory.
   const auto variations = in.Get<uint32_t>();
@@ -83,7 +80,6 @@ bool DecodeResult(std::string_view bytes, RunResult* result) {
     f.line = in.Get<uint32_t>();
     f.what = in.GetString();
     f.observed = in.GetString();
-    f.deviation = in.GetString();
     const auto allowed = in.Get<uint32_t>();
     for (uint32_t k = 0; k < allowed && in.good(); k++) f.allowed.push_back(in.GetString());
     v.findings.push_back(std::move(f));

@@ -71,8 +71,6 @@ void SendFrame(int fd, char kind, std::string_view body) {
     Executor executor(session.get());
     judge::JudgeOptions judging = JudgingOf(provider);
     judging.lints_expected = options.lints_expected;
-    judging.deviations.insert(judging.deviations.end(), options.deviations.begin(),
-                              options.deviations.end());
     judge::Judge judge(judging);
     Trace trace;
     RunOptions run;
@@ -366,8 +364,6 @@ judge::JudgeOptions JudgingOf(const ProviderInfo& provider) {
 std::string RunWatched(const ProviderInfo& provider, const std::vector<Program>& programs,
                        const WatchOptions& options,
                        const std::function<void(RunResult&&)>& on_result) {
-  if (const std::unique_ptr<remote::Machine> machine = MachineOf(provider))
-    return RunOnMachine(*machine, provider, programs, options, on_result);
   return RunWatched(
       provider, programs.size(), [&](size_t i) { return programs[i]; }, options, on_result);
 }

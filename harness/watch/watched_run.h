@@ -55,8 +55,7 @@ struct WatchOptions {
   bool cut_undefined = false;   // ... every Program
   bool lints_expected = false;  // UNDEFINED uses are part of what is tried (the reference)
   std::chrono::milliseconds stall{10000};
-  const std::atomic<bool>* stop = nullptr;   // set: end the child and return
-  std::vector<judge::Deviation> deviations;  // known bugs, stepped over
+  const std::atomic<bool>* stop = nullptr;  // set: end the child and return
   // Results in which `send` finds nothing stay in the child: for runs of millions of Programs.
   bool (*send)(const RunResult&) = nullptr;
   // Where the count of Programs begun so far is kept for others to read.
