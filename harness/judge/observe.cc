@@ -322,6 +322,10 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
   // A request that reads what it writes has no defined result.
   bool tangled = false;
   if (r.data == Data::kSge) {
+    // What IBV_SEND_INLINE does in wr_flags is not described (WR-SAMPLE-007, X7): a provider that
+    // lets it decide sends what else the WQE holds, and that is no breach of a data clause.
+    tangled = options_.provider != Provider::kReference && (r.flags & IBV_SEND_INLINE) != 0 &&
+              info.data == model::DataRule::kSgeOrInline;
     const uint64_t span = atomic ? 8 : r.length;
     for (uint32_t i = 0; i < r.sge_count && !tangled; ++i) {
       const Sge& s = sges_[r.first_sge + i];
