@@ -3,7 +3,6 @@
 set -u
 qpexam=$PWD/$1
 corpus=$PWD/corpus
-export QPEXAM_ROOT=$PWD  # as the launcher does: the tree is where the corpus is
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/command.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 cd "$work"

@@ -129,6 +129,11 @@ bool ReadFile(const std::string& path, std::string* text, std::string* why) {
 std::string FindData(const std::string& path) {
   std::vector<fs::path> places;
   if (const char* root = std::getenv("QPEXAM_ROOT")) places.push_back(fs::path(root) / path);
+  // In a test of Bazel's the test's own runfiles serve: the program's beside it need not be there
+  // yet.
+  for (const char* name : {"RUNFILES_DIR", "TEST_SRCDIR"})
+    if (const char* runfiles = std::getenv(name))
+      places.push_back(fs::path(runfiles) / "qpexam" / path);
   std::error_code ignored;
   const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
   places.push_back(self.string() + ".runfiles/qpexam/" + path);
