@@ -110,7 +110,7 @@ TEST_P(PingPongTest, BothEndsFinish) {
   while (!Listens(std::stoi(port)) && !served)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   optind = 0;
-  arguments.push_back("localhost");
+  arguments.push_back("127.0.0.1");
   EXPECT_EQ(RunProgram(GetParam().program, arguments), 0);
   serving.join();
   EXPECT_EQ(server, 0);
