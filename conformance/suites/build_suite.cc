@@ -294,6 +294,38 @@ QPX_TEST(Builder, WithoutASlotNothingElseIsTouched, "WR-BUILD-007") {
   }
 }
 
+// The queue was filled by the other call: no builder has left anything behind that this one could
+// take for its own.
+QPX_TEST(Builder, TheFirstOneMayMeetAFullQueue, "WR-BUILD-007") {
+  PairOptions options;
+  options.ops = Bits({Op::kSend, Op::kWrite});
+  options.send_wr = 8;
+  NeedsRefusal(bed(), Bad::kFull, options);
+  Pair& pair = bed().Connect(options);
+  Traffic traffic(bed(), pair, 4 * pair.a.cap.max_send_wr + 66, 64);
+  std::vector<Flight> accepted = {traffic.Make(Op::kSend, 1, {}, WithReceive::kNo)};
+  ASSERT_CLAUSE("WR-BUILD-007", PostSend(pair.a, {accepted[0].wr}) == 0);
+  bool full = false;
+  for (uint32_t i = 1; !full && i < 4 * pair.a.cap.max_send_wr + 64; ++i) {
+    Flight flight = traffic.Make(Op::kWrite, i + 1);
+    full = PostSend(pair.a, {flight.wr}) != 0;
+    if (!full) accepted.push_back(flight);
+  }
+  if (!full) throw NotApplicable{"the queue is deeper than the suites probe"};
+  Flight extra = traffic.Make(Op::kWrite, 9999, {}, WithReceive::kNo);
+  EXPECT_CLAUSE("WR-BUILD-007", Post(pair.a, extra.wr) != 0) << "a full queue took a request";
+  if (PostRecv(pair.b, 1, {traffic.remote().sge(0, 16)}) != 0) {
+    throw SetUpFailed{"a receive could not be posted"};
+  }
+  std::vector<uint64_t> ids;
+  for (const Flight& flight : accepted) ids.push_back(flight.wr.id);
+  std::string problem = Differs(Await(pair.a.send_cq, ids.size()), ids);
+  for (const Flight& flight : accepted) problem += traffic.Check(flight);
+  EXPECT_CLAUSE("WR-BUILD-007", problem.empty()) << problem;
+  const std::string untouched = traffic.CheckUntouched(extra);
+  EXPECT_CLAUSE("WR-BUILD-007", untouched.empty()) << untouched;
+}
+
 QPX_TEST_P(Builder, BindAndInvalidateNeedNoSetter,
            (std::vector<Transport>{Transport::kRc, Transport::kUc, Transport::kXrc}),
            "WR-BUILD-010") {

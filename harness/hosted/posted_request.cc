@@ -57,15 +57,18 @@ void CompareData(const PostedRequest& p, const DecodedSend& d, std::vector<Diffe
     return;
   }
   if (want != got) {
-    out->push_back({inline_posted ? "WR-INL-004" : "WR-SGE-001",
+    out->push_back({!inline_posted         ? "WR-SGE-001"
+                    : p.inline_buffers > 1 ? "WR-INL-007"
+                                           : "WR-INL-004",
                     fmt::format("{} bytes posted, the WQE has {}", want, got)});
     return;
   }
   if (inline_posted) {
     if (p.inline_data != d.inline_data) {
       auto at = std::mismatch(p.inline_data.begin(), p.inline_data.end(), d.inline_data.begin());
-      out->push_back({"WR-INL-001", fmt::format("inline data differs from byte {} on",
-                                                at.first - p.inline_data.begin())});
+      out->push_back(
+          {p.inline_buffers > 1 ? "WR-INL-007" : "WR-INL-001",
+           fmt::format("inline data differs from byte {} on", at.first - p.inline_data.begin())});
     }
     return;
   }
@@ -102,6 +105,7 @@ void PostedRequest::Clear(Operation operation, uint64_t id, uint32_t send_flags)
   data = DataKind::kUnset;
   sge.clear();
   inline_data.clear();
+  inline_buffers = 0;
 }
 
 std::vector<Difference> Compare(const PostedRequest& p, const QpFacts& qp, const DecodedSend& d) {

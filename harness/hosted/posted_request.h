@@ -38,6 +38,7 @@ struct PostedRequest {
   model::DataKind data = model::DataKind::kUnset;
   std::vector<model::Sge> sge;
   std::vector<uint8_t> inline_data;
+  size_t inline_buffers = 0;  // that inline_data was put together from
 
   void Clear(model::Operation operation, uint64_t id, uint32_t send_flags);
 };

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -47,6 +49,11 @@ class Entries {
     uint32_t index;
     uint64_t wr_id;
     std::optional<Operation> op;  // of a send
+    // Where a device that may read the entry again finds it, and the bytes it has to find there;
+    // of an entry in one piece, its front.
+    const uint8_t* at = nullptr;
+    size_t size = 0;
+    std::array<uint8_t, 128> bytes;
   };
   void Add(const Entry& entry) { entries_.push_back(entry); }
   // The entry, which is then forgotten; of a send queue with all before it.
@@ -59,6 +66,21 @@ class Entries {
     return entry;
   }
   void Clear() { entries_.clear(); }
+  // The device is done with the entry, which it will not read again.
+  void Done(uint32_t index) {
+    for (Entry& e : entries_) {
+      if (e.index == index) e.at = nullptr;
+    }
+  }
+  // An entry whose bytes are no more what was handed over; told of once.
+  const Entry* Altered() {
+    for (Entry& e : entries_) {
+      if (e.at == nullptr || std::memcmp(e.at, e.bytes.data(), e.size) == 0) continue;
+      e.at = nullptr;
+      return &e;
+    }
+    return nullptr;
+  }
 
  private:
   std::deque<Entry> entries_;
@@ -201,6 +223,19 @@ class SeamOracle::Impl {
     return &(*choice->requests)[choice->handed_over++];
   }
 
+  // A call that posted nothing has left what was posted before as it was.
+  void CheckUnaltered(WatchedQp& qp, const char* call) {
+    std::lock_guard<std::mutex> lock(mutex);
+    while (const Entries::Entry* e = qp.send_entries.Altered()) {
+      FindLocked(
+          "residue", "WR-BUILD-007",
+          fmt::format("{} posted nothing, but the request posted before it with wr_id {:#x} is "
+                      "another one now",
+                      call, e->wr_id),
+          "was:\n" + Hex({e->bytes.data(), e->size}));
+    }
+  }
+
   void MatchCompletion(WatchedCq& cq, const model::Completion& seen, uint32_t fields);
   // A poll that found nothing must have nothing that was there when it began.
   void CheckEmpty(WatchedCq& cq, uint64_t visible_end, const char* call);
@@ -273,6 +308,7 @@ int WrComplete(ibv_qp_ex* qp) {
                    fmt::format("ibv_wr_complete() failed, but the device got {} of {} requests",
                                posting.handed_over, posting.count));
   }
+  if (rc != 0) g_oracle->CheckUnaltered(*w, "a region that failed");
   g_oracle->CheckLocks("ibv_wr_complete()", "WR-CONC-001");
   return rc;
 }
@@ -281,6 +317,7 @@ void WrAbort(ibv_qp_ex* qp) {
   WatchedQp* w = g_oracle->Qp(qp);
   w->original.wr_abort(qp);
   --t_open;
+  g_oracle->CheckUnaltered(*w, "a region that was aborted");
   g_oracle->CheckLocks("ibv_wr_abort()", "WR-CONC-001");
 }
 
@@ -408,6 +445,7 @@ void SetInline(WatchedQp* w, size_t count, const ibv_data_buf* list) {
   if (r == nullptr) return;
   r->data = DataKind::kInline;
   r->inline_data.clear();
+  r->inline_buffers = count;
   for (size_t i = 0; i < count; ++i) {
     // What no device takes inline is refused by the provider, unread.
     if (r->inline_data.size() + list[i].length > 1 << 20) return;
@@ -535,6 +573,7 @@ void Record(const ibv_qp* qp, const ibv_send_wr& wr, PostedRequest* r) {
       if (r->inline_data.size() + sge.length > 1 << 20) break;
       const auto* from = reinterpret_cast<const uint8_t*>(sge.addr);
       r->inline_data.insert(r->inline_data.end(), from, from + sge.length);
+      ++r->inline_buffers;
     } else {
       r->sge.push_back({sge.addr, sge.length, model::Lkey(sge.lkey)});
     }
@@ -972,8 +1011,17 @@ void SeamOracle::OnSend(const QpFacts& qp, Visibility, const DecodedSend& decode
     return;
   }
   ++impl_->requests;
-  w.send_entries.Add(
-      {qp.sq.next, posted->wr_id, posted->expressible ? std::optional(posted->op) : std::nullopt});
+  Entries::Entry entry;
+  entry.index = qp.sq.next;
+  entry.wr_id = posted->wr_id;
+  if (posted->expressible) entry.op = posted->op;
+  if (qp.sq.base != nullptr && decoded.raw.data >= qp.sq.base &&
+      decoded.raw.data + decoded.raw.size <= qp.sq.base + qp.sq.size) {
+    entry.at = decoded.raw.data;
+    entry.size = std::min(decoded.raw.size, entry.bytes.size());
+    std::memcpy(entry.bytes.data(), entry.at, entry.size);
+  }
+  w.send_entries.Add(entry);
   // What the type does not offer at all fails, at once or in a completion (WR-RESP-012); how a WQE
   // of it looks is not promised.
   const model::OperationInfo& info = model::Info(posted->op);
@@ -997,6 +1045,11 @@ void SeamOracle::OnSend(const QpFacts& qp, Visibility, const DecodedSend& decode
                     Hex(decoded.raw));
 }
 
+void SeamOracle::OnSilentSuccess(const QpFacts& qp, uint32_t entry) {
+  std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->QpLocked(reinterpret_cast<const void*>(qp.sq.library_object))->send_entries.Done(entry);
+}
+
 void SeamOracle::OnReceive(const Queue& queue, const DecodedReceive& decoded) {
   std::lock_guard<std::mutex> lock(impl_->mutex);
   const void* object = reinterpret_cast<const void*>(queue.library_object);
@@ -1010,7 +1063,10 @@ void SeamOracle::OnReceive(const Queue& queue, const DecodedReceive& decoded) {
   PostedReceive posted = std::move(w.posted.front());
   w.posted.pop_front();
   ++impl_->requests;
-  w.entries.Add({queue.next, posted.wr_id, std::nullopt});
+  Entries::Entry entry;
+  entry.index = queue.next;
+  entry.wr_id = posted.wr_id;
+  w.entries.Add(entry);
   std::string text;
   for (const std::string& complaint : decoded.complaints) text += complaint + "; ";
   if (decoded.carries_wr_id && decoded.wr_id != posted.wr_id) text += "wr_id differs; ";

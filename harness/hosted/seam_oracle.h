@@ -1,7 +1,8 @@
 // The oracle at the two seams of a hosted provider, and of its locks.
 //
 //   posting   every WQE that the provider hands over is the request that the caller posted; a
-//             region that failed or was aborted hands over none; one that succeeded, all of it
+//             region that failed or was aborted hands over none, and leaves in the queue what was
+//             posted before it; one that succeeded, all of it
 //   polling   every completion that the library returns is a CQE that the device wrote
 //   locks     no lock is held when no region and no poll is open; none is released that is free
 //
@@ -47,6 +48,7 @@ class SeamOracle : public SeamObserver {
   uint64_t compared_completions() const;
 
   void OnSend(const QpFacts& qp, Visibility visibility, const DecodedSend& decoded) override;
+  void OnSilentSuccess(const QpFacts& qp, uint32_t entry) override;
   void OnReceive(const Queue& queue, const DecodedReceive& decoded) override;
   void OnCompletion(const CqFacts& cq, const NativeCompletion& completion) override;
   void OnCompletionWritten(const CqFacts& cq, CqeFate fate) override;

@@ -183,9 +183,10 @@ void KernelImpl::OnCompletion(HostedCq& cq, const model::Completion& completion)
 void KernelImpl::OnSilentSuccess(HostedQp& qp, const model::SendRequest& request) {
   auto it = FindToken(qp.sends, request.wr_id.value);
   assert(it != qp.sends.end());
-  uint32_t slots = it->slots;
+  const PendingSend done = *it;
   qp.sends.erase(it);
-  qp.context->model().Retire(qp.facts.sq, slots);
+  if (observer != nullptr) observer->OnSilentSuccess(qp.facts, done.entry);
+  qp.context->model().Retire(qp.facts.sq, done.slots);
 }
 
 void KernelImpl::Deliver(HostedCq& cq, const NativeCompletion& native) {

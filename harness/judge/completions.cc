@@ -729,11 +729,13 @@ void Judge::Impl::CheckReceived(QpState& qp, const SeenCompletion& wc, const Req
   }
   const uint64_t len = message.length + (qp.type == QpType::kUd ? 40 : 0);
   if ((fields_ & IBV_WC_EX_WITH_BYTE_LEN) && wc.byte_len != static_cast<uint32_t>(len)) {
-    Report(write                           ? "WR-DATA-006"
-           : qp.type == QpType::kUd        ? "WR-UD-004"
-           : message.sge_count > 1         ? "WR-SGE-001"
-           : message.data == Data::kInline ? "WR-INL-005"
-                                           : "WR-COMP-008",
+    const bool is_inline = message.data == Data::kInline, list = message.sge_count > 1;
+    Report(is_inline && list        ? "WR-INL-007"
+           : write                  ? "WR-DATA-006"
+           : qp.type == QpType::kUd ? "WR-UD-004"
+           : list                   ? "WR-SGE-001"
+           : is_inline              ? "WR-INL-005"
+                                    : "WR-COMP-008",
            name + " has the wrong byte_len", {std::to_string(len)}, std::to_string(wc.byte_len));
   }
   if (with_imm) {

@@ -88,9 +88,9 @@ poll a.send
 end
 )",
          {
-             {"mem dst 0 5a*6", "mem dst 0 000000005a5a", "WR-INL-001"},
+             {"mem dst 0 5a*6", "mem dst 0 000000005a5a", "WR-INL-007"},
              {"mem dst 0 5a*6", "mem dst 0 010101015a5a", "WR-INL-001"},
-             {"mem dst 0 5a*6", "mem dst 0 5a*4", "WR-INL-001"},
+             {"mem dst 0 5a*6", "mem dst 0 5a*4", "WR-INL-007"},
          }});
 }
 

@@ -865,11 +865,14 @@ void Judge::Impl::WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint
         clause = "WR-DATA-023";
         break;
       default:
-        clause = writer->data == Data::kInline ? "WR-INL-001"
-                 : writer->sge_count > 1       ? "WR-SGE-001"
-                                               : "WR-DATA-005";
-        if (writer->data == Data::kInline && writer->length > qps_[writer->qp].granted[4]) {
-          clause = "WR-INL-005";
+        if (writer->data == Data::kInline) {
+          const bool list = writer->sge_count > 1;
+          clause = writer->length > qps_[writer->qp].granted[4]
+                       ? (list ? "WR-INL-006" : "WR-INL-005")
+                   : list && is_old ? "WR-INL-007"
+                                    : "WR-INL-001";
+        } else {
+          clause = writer->sge_count > 1 ? "WR-SGE-001" : "WR-DATA-005";
         }
         if (c.overwritten && (NonZeroBytes(seen ^ memory_.InitialValue(cell)) & bytes)) {
           clause = "WR-ORD-003";

@@ -422,7 +422,8 @@ Visibility Mlx5Model::DecodeSend(Queue& q, DecodedSend* out) {
     std::memcpy(&wqe_[size_t{i} * kBasicBlock], q.base + size_t{(q.next + i) & mask} * kBasicBlock,
                 kBasicBlock);
   }
-  out->raw = Bytes{wqe_.data(), size_t{ds} * kUnit};
+  const bool wraps = (q.next & mask) + out->slots > q.entries;
+  out->raw = Bytes{wraps ? wqe_.data() : first, size_t{ds} * kUnit};
   if ((header >> 8 & 0xffff) != (q.next & 0xffff)) {
     return malformed(
         fmt::format("WQE index {} at place {}", header >> 8 & 0xffff, q.next & 0xffff));

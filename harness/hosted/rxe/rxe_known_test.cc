@@ -92,7 +92,7 @@ TEST_F(RxeKnownTest, LengthOfAnInlineList) {
   ibv_wr_set_inline_data_list(x_, 2, list);
   ASSERT_EQ(ibv_wr_complete(x_), 0);
   rig_.Poll();
-  Expect({"rxe-inline-list-length", "", "65.0", "wqe", "WR-INL-004", "the WQE has 0"});
+  Expect({"rxe-inline-list-length", "", "65.0", "wqe", "WR-INL-007", "the WQE has 0"});
 }
 
 // The inline setters do not mark the WQE as inline, and the kernel module then reads SGEs.
