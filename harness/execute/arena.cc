@@ -34,11 +34,11 @@ void Arena::Begin(size_t size) {
     capacity_ = wanted;
     recorded_.assign(wanted, 0);
   } else {
-    std::memset(memory_, 0, used_);
-    std::memset(recorded_.data(), 0, used_);
+    std::memset(memory_, 0, lent_);
+    std::memset(recorded_.data(), 0, lent_);
   }
   size_ = std::max(size, kPage);
-  used_ = 0;
+  used_ = lent_ = 0;
   regions_.clear();
 }
 
@@ -46,6 +46,7 @@ uint8_t* Arena::Allocate(ObjectId mr, size_t size) {
   size_t start = RoundUp(used_, kMrAlignment);
   if (start > size_ || size > size_ - start) return nullptr;
   used_ = start + size;
+  lent_ = std::max(lent_, used_);
   regions_.push_back({mr, start, size});
   return memory_ + start;
 }
@@ -65,6 +66,12 @@ bool Arena::Contains(const uint8_t* at, size_t size) const {
   uintptr_t address = reinterpret_cast<uintptr_t>(at);
   uintptr_t start = reinterpret_cast<uintptr_t>(memory_);
   return address >= start && address - start <= size_ && size <= size_ - (address - start);
+}
+
+bool Arena::Lend(const uint8_t* at, size_t size) {
+  if (!Contains(at, size)) return false;
+  lent_ = std::max(lent_, static_cast<size_t>(at - memory_) + size);
+  return true;
 }
 
 void Arena::RecordChanges(Trace* trace) {

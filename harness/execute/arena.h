@@ -42,6 +42,9 @@ class Arena {
 
   // Whether [at, at + size) lies inside.
   bool Contains(const uint8_t* at, size_t size) const;
+  // The same, and where it does the Program may write there from now on, in no mr's bytes of their
+  // own or not: the next Begin() clears it.
+  bool Lend(const uint8_t* at, size_t size);
   uint8_t* base() const { return memory_; }
 
   // Appends what differs from what was last recorded, in runs of whole 8-byte cells.
@@ -57,6 +60,7 @@ class Arena {
   size_t capacity_ = 0;
   size_t size_ = 0;
   size_t used_ = 0;
+  size_t lent_ = 0;  // nothing at or behind it can differ from zero
   std::vector<ArenaRegion> regions_;
 };
 

@@ -100,6 +100,37 @@ TEST_F(Execute, TheSameProgramPrintsTheSameTrace) {
   }
 }
 
+// A region laid over another (at=) and a store may reach beyond every region's own bytes.
+TEST_F(Execute, MemoryBeyondTheRegionsIsCleanForTheNextProgram) {
+  RunOptions keep;
+  keep.keep_objects = true;
+  constexpr const char* kLater = R"(mr small len=8 access=0
+mr large len=256 access=0
+load large+0 len=256
+)";
+  Run(kLater, keep);
+  const std::string fresh = Text();
+  // No text can say so, other makers of Programs can.
+  ParseResult parsed = ParseProgram(R"(qp a rc ops=RDMA_WRITE
+qp b rc
+connect a b
+mr src len=64 access=LOCAL_WRITE fill=0x5a
+mr over at=src+32 len=32 access=LOCAL_WRITE|REMOTE_WRITE
+post_send a rdma_write flags=SIGNALED addr=over+96 sge=src+0:32
+poll a.send expect=1
+store src+32 bytes=0102030405060708
+)",
+                                    "test");
+  ASSERT_TRUE(parsed.ok) << parsed.error.Message();
+  program_ = parsed.program;
+  program_.calls[4].len = 128;
+  program_.calls[7].addr.offset = 168;
+  executor_->Run(program_, keep, &trace_);
+  EXPECT_EQ(Of(CallKind::kPoll).count, 1u) << Text();
+  Run(kLater, keep);
+  EXPECT_EQ(Text(), fresh);
+}
+
 TEST_F(Execute, WhatCannotBeMadeIsNotMadeNorIsWhatDependsOnIt) {
   Run(R"(qp a rc ops=0x100000000
 start a

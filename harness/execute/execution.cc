@@ -194,7 +194,7 @@ bool Executor::Impl::HostAddress(const MemRef& ref, uint64_t len, uint8_t** addr
   // Calculated as a number: the offset may lead anywhere, and is then refused.
   *address = reinterpret_cast<uint8_t*>(reinterpret_cast<uintptr_t>(slot->mr.host) +
                                         static_cast<uintptr_t>(ref.offset));
-  return arena_.Contains(*address, len);
+  return arena_.Lend(*address, len);
 }
 
 ObjectId Executor::Impl::QpByNumber(ibv_context* context, uint32_t number) {
@@ -524,9 +524,24 @@ void Executor::Impl::CloseRegions() {
   }
 }
 
+// Polls likewise: behind an open one nothing else could be taken from the queue.
+void Executor::Impl::ClosePolls() {
+  for (ObjectSlot& slot : slots_) {
+    if (!slot.alive || slot.kind != ObjectKind::kCq || !slot.cq.polling) continue;
+    slot.cq.polling = false;
+    ibv_cq_ex* cq = slot.cq.ex;
+    if (slot.cq.poll_thread == 0 || !threads_) {
+      ibv_end_poll(cq);
+    } else {
+      threads_->Run(slot.cq.poll_thread, [cq] { ibv_end_poll(cq); });
+    }
+  }
+}
+
 void Executor::Impl::EndOfRun() {
   if (options_.current_call) options_.current_call->store(kEndOfRun, std::memory_order_relaxed);
   CloseRegions();
+  ClosePolls();
   Event event;
   event.call = kEndOfRun;
   event.settled = true;

@@ -58,6 +58,7 @@ class Executor::Impl {
   void Dispatch(const Call& call, uint32_t index, Scratch* scratch, Out out);
   void EndOfRun();
   void CloseRegions();
+  void ClosePolls();
   void TakeLints(Trace* trace);
 
   // --- create.cc: false where a named object is missing (kNotMade). They set out.event->rc.

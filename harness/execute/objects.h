@@ -30,7 +30,8 @@ struct CqState {
   ibv_cq* cq = nullptr;
   ibv_cq_ex* ex = nullptr;  // of the same CQ, where it was made by ibv_create_cq_ex
   uint32_t unacked = 0;     // events taken and not yet acknowledged
-  bool polling = false;     // between start_poll and end_poll
+  bool polling = false;     // between start_poll and end_poll ...
+  uint8_t poll_thread = 0;  // ... by this thread
   bool current = true;      // the last start_poll or next_poll gave a completion
 };
 

@@ -206,6 +206,7 @@ bool Executor::Impl::PollStep(const Call& call, Out out) {
       WaitFor(start, out.event);
       if (out.event->rc == 0) {
         cq->polling = cq->current = true;
+        cq->poll_thread = call.thread;
         out.event->count = 1;
       }
       return true;

@@ -277,7 +277,11 @@ void Judge::Impl::Step(const Event& event) {
 }
 
 void Judge::Impl::AtEnd(const Event& event) {
-  for (CqState& cq : cqs_) cq.seen_fields = ~uint64_t{0};
+  for (CqState& cq : cqs_) {
+    cq.seen_fields = ~uint64_t{0};
+    // A poll that the Program, or the lint that cut it, left open is ended: as by end_poll.
+    if (cq.current_unread) Doubt(cq);
+  }
   settled_ = event.settled;
   Completions(event);
   if (settled_) CheckAbsent(kNone, true);
