@@ -522,7 +522,9 @@ void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc) 
           leaves &= o.responder_next == model::NextState::kErr;
         }
       }
-      if (keeps) {
+      if (keeps && !model::IsReliable(qp.type)) {
+        // An earlier message may have moved it: nothing that was acknowledged says otherwise.
+      } else if (keeps) {
         peer->incoming_trouble = peer->failed_here;
       } else {
         peer->incoming_trouble = true;

@@ -569,6 +569,10 @@ TEST(Data, UnreliableConnected) {
 start a
 rdma_write a wr_id=1 flags=SIGNALED rkey=dst^0x100 addr=dst+0
 set_sge a addr=src+0 len=8
+complete a
+settle
+=> state b RTS
+start a
 rdma_write a wr_id=2 flags=SIGNALED addr=dst+8
 set_sge a addr=src+0 len=8
 send a wr_id=3 flags=SIGNALED
@@ -588,6 +592,21 @@ end
              {"a 3 SUCCESS SEND", "a 3 RNR_RETRY_EXC_ERR", "WR-RESP-018"},
              {"=> mem dst 8 5a*8\n", "", "WR-DATA-005"},
          }});
+  Check({"UC: nobody knows whether a faulty WRITE moved the responder to ERR",
+         R"(@uc
+start a
+rdma_write a wr_id=1 flags=SIGNALED rkey=dst^0x100 addr=dst+0
+set_sge a addr=src+0 len=8
+rdma_write a wr_id=2 flags=SIGNALED addr=dst+8
+set_sge a addr=src+0 len=8
+complete a
+poll a.send expect=2
+=> wc a 1 SUCCESS RDMA_WRITE
+=> wc a 2 SUCCESS RDMA_WRITE
+settle
+end
+)",
+         {{"settle\n", "settle\n=> mem dst 0 5a*8\n", "WR-RESP-015"}}});
 }
 
 TEST(Data, Datagrams) {

@@ -121,6 +121,7 @@ class Judge::Impl {
   void AsyncEvent(const Call& call, const Event& event);
   void Arm(const Call& call, const Event& event);
   void CqEvent(const Call& call, const Event& event);
+  bool TookEverything(const QpState& qp) const;
   bool MaySolicit(const CqState& cq);
   bool MayBeError(QpState& qp);
 

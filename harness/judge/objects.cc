@@ -102,6 +102,8 @@ void Judge::Impl::MakeMr(const Call& call, const Event& event) {
   mr.alive = event.rc == 0;
   mr.zero_based = (call.access & IBV_ACCESS_ZERO_BASED) != 0 && call.iova == kUnset;
   mr.own_space = mr.zero_based || call.iova != kUnset;
+  // Addresses count from 0 or from the iova: nothing says which wins.
+  mr.unsure = (call.access & IBV_ACCESS_ZERO_BASED) && call.iova != kUnset;
   // Its memory is there even where the registration failed.
   index_[call.object] = static_cast<Index>(mrs_.size() - 1);
 }
@@ -126,7 +128,10 @@ void Judge::Impl::Rereg(const Call& call, const Event& event) {
     mr.own_space = mr.zero_based;
   }
   if (call.flags & IBV_REREG_MR_CHANGE_PD) mr.pd = PdOf(call.pd, kNoObject);
-  if (call.flags & IBV_REREG_MR_CHANGE_ACCESS) mr.access = call.access;
+  if (call.flags & IBV_REREG_MR_CHANGE_ACCESS) {
+    if ((mr.access ^ call.access) & IBV_ACCESS_ZERO_BASED) mr.unsure = true;
+    mr.access = call.access;
+  }
 }
 
 void Judge::Impl::MakeMw(const Call& call, const Event& event) {

@@ -499,6 +499,12 @@ void Judge::Impl::Accept(QpState& qp, Request& staged) {
         if (QpState* peer = PeerOf(qp, r)) peer->incoming_trouble = peer->failed_here = true;
       }
     }
+    // Where nothing is acknowledged, SUCCESS of the message that may have moved the responder to
+    // ERR does not tell whether it did (WR-RESP-015).
+    if (model::IsConnected(qp.type) && !model::IsReliable(qp.type)) {
+      const QpState* peer = PeerOf(qp, r);
+      r.maybe |= peer && peer->incoming_trouble;
+    }
     // What a later call can still mend (a receive, a peer's state or right, a binding) may have an
     // effect after all.
     r.no_effect &= r.facts.receive != model::ReceiveFact::kNone &&

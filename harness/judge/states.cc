@@ -45,6 +45,10 @@ bool Judge::Impl::MayBeError(QpState& qp) {
 }
 
 void Judge::Impl::ResetQp(QpState& qp) {
+  // A message may have filled a buffer before its receive was forgotten. Who sends raw packets here
+  // is not followed.
+  bool may_be_filled =
+      !qp.ghosts.empty() || qp.recv_doubt || !qp.followed || qp.type == model::QpType::kRawPacket;
   for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
     Request& r = Of(qp.sent[i]);
     if (r.fate != Fate::kOutstanding) continue;
@@ -69,8 +73,6 @@ void Judge::Impl::ResetQp(QpState& qp) {
   qp.was_sqd = false;
   qp.error_since = 0;
   qp.recovered_at = 0;
-  // A message may have filled a buffer before its receive was forgotten.
-  bool may_be_filled = !qp.ghosts.empty() || qp.recv_doubt || !qp.followed;
   const auto self = static_cast<Index>(&qp - qps_.begin());
   // Whether windows bound through it outlive RESET is not said (WR-MW-010).
   for (MwState& mw : mws_) {
@@ -339,10 +341,24 @@ void Judge::Impl::Modify(const Call& call, const Event& event) {
 }
 
 void Judge::Impl::SawStates(const Event& event, bool asked) {
+  // ibv_query_qp() renews qp->state only where IBV_QP_STATE was asked for (and it returned 0).
+  const bool query = event.call != kEndOfRun && call_->kind == CallKind::kQuery;
   for (const SeenState& seen : trace_->StatesOf(event)) {
+    if (query && seen.state < 0) continue;
     QpState* qp = Qp(seen.qp);
     if (qp && qp->alive) SawState(*qp, seen, asked);
   }
+}
+
+// Whether nothing that was sent to it can still move it to ERR: on an unreliable service its state
+// is the only thing that tells how it took what came.
+bool Judge::Impl::TookEverything(const QpState& qp) const {
+  if (!settled_ || parallel_ || qp.type != model::QpType::kUc) return false;
+  const auto self = static_cast<Index>(&qp - qps_.begin());
+  for (const QpState& sender : qps_) {
+    if (sender.peer == self && (sender.first_unsure != 0 || sender.loses)) return false;
+  }
+  return true;
 }
 
 // asked: the event is a modify (or connect) of this very QP, so that the state is fresh.
@@ -365,6 +381,9 @@ void Judge::Impl::SawState(QpState& qp, const SeenState& seen, bool asked) {
     const bool late =
         qp.must_be_error && qp.states != bit && state != IBV_QPS_ERR && state != IBV_QPS_SQE;
     if (!late) {
+      if (bit & kAnswers && (qp.incoming_trouble || qp.failed_here) && TookEverything(qp)) {
+        qp.incoming_trouble = qp.failed_here = false;
+      }
       if (qp.states != bit) {
         qp.states = bit;
         qp.changed = ++clock_;
