@@ -5,8 +5,8 @@ usage: embed.py shapes.tsv > shapes.inc
 
 import sys
 
-HEADER = ["id", "init", "program", "show", "allowed", "forbidden", "verdict", "confidence", "clause", "enumerated",
-          "source"]
+HEADER = ["id", "init", "program", "show", "allowed", "forbidden", "verdict", "confidence", "clause", "model",
+          "enumerated", "source"]
 
 
 def main(path):
@@ -30,7 +30,7 @@ def main(path):
                 continue
             if row["verdict"] not in ("MUST", "MAY") or row["confidence"] not in ("H", "M", "L"):
                 fail("verdict is MUST or MAY, confidence H, M or L")
-            cells = [row[name] for name in HEADER[:9]]
+            cells = [row[name] for name in HEADER[:10]]
             print("    {%s}," % ", ".join('"%s"' % cell for cell in cells))
     missing = [f"S{n:02}" for n in range(1, 41) if f"S{n:02}" not in seen]
     if missing:

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,50 +18,16 @@
 #include "conformance/fixture/pair.h"
 #include "conformance/fixture/post.h"
 #include "conformance/fixture/record.h"
+#include "conformance/litmus/shapes.h"
 
 namespace qpexam::conformance {
 namespace {
 
-struct Shape {
-  const char *id, *init, *program, *show, *allowed, *forbidden, *verdict, *confidence, *clause;
-};
-constexpr Shape kShapes[] = {
-#include "conformance/litmus/shapes.inc"
-};
-
-using Step = std::vector<std::string>;
-using Thread = std::vector<Step>;
-
-std::vector<std::string> Words(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
-}
-
-std::vector<Thread> Threads(const std::string& program) {
-  std::vector<Thread> threads(1);
-  Step step;
-  for (const std::string& word : Words(program)) {
-    const bool end = word == "||" || word.back() == ';';
-    if (word != "||") step.push_back(word.back() == ';' ? word.substr(0, word.size() - 1) : word);
-    if (!end) continue;
-    threads.back().push_back(step);
-    step.clear();
-    if (word == "||") threads.emplace_back();
-  }
-  threads.back().push_back(step);
-  return threads;
-}
-
-// "1,*,0" against "1,2,0".
-bool Matches(const std::string& pattern, const std::string& outcome) {
-  std::istringstream a(pattern), b(outcome);
-  std::string x, y;
-  while (std::getline(a, x, ',') && std::getline(b, y, ','))
-    if (x != "*" && x != y) return false;
-  return true;
-}
+using litmus::kShapes;
+using litmus::Shape;
+using litmus::Step;
+using litmus::Thread;
+using litmus::Words;
 
 const std::map<std::string, Op>& Requests() {
   static const std::map<std::string, Op> requests = {
@@ -74,7 +39,7 @@ const std::map<std::string, Op>& Requests() {
 
 class Litmus : public Conformance {
  public:
-  explicit Litmus(const Shape& shape) : shape_(shape), threads_(Threads(shape.program)) {}
+  explicit Litmus(const Shape& shape) : shape_(shape), threads_(litmus::Threads(shape.program)) {}
 
  private:
   static constexpr std::size_t kWord = 64;         // a location has a cache line of its own
@@ -104,17 +69,12 @@ class Litmus : public Conformance {
     }
     memory_ = &bed().MemAll(8192);
     for (auto& [name, queue] : queues_) queue.pair = &bed().Connect(options);
-    const std::vector<std::string> allowed = Words(shape_.allowed);
-    const std::vector<std::string> forbidden = Words(shape_.forbidden);
     const bool accuses = std::string(shape_.verdict) == "MUST" && shape_.confidence[0] != 'L';
     std::map<std::string, int> seen;
     const int rounds = Repetitions(10000);
     for (int round = 0; round < rounds; ++round) ++seen[Once(static_cast<uint64_t>(round))];
     for (const auto& [outcome, count] : seen) {
-      bool inside = allowed[0] == "*";
-      for (const std::string& one : allowed) inside = inside || one == outcome;
-      for (const std::string& pattern : forbidden)
-        inside = inside && (pattern == "-" || !Matches(pattern, outcome));
+      const bool inside = litmus::IsAllowed(shape_, outcome);
       if (accuses) {
         EXPECT_CLAUSE(shape_.clause, inside)
             << shape_.id << " (" << shape_.program << "): " << shape_.show << " = " << outcome
