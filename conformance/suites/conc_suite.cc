@@ -17,6 +17,10 @@
 namespace qpexam::conformance {
 namespace {
 
+// Where threads meet on a queue: deep enough that they meet at its lock rather than wait for room,
+// which costs a change of threads each time.
+constexpr uint32_t kDeep = 384;
+
 class Conc : public Conformance {
  protected:
   Pair& RcPair(uint32_t depth, ibv_pd* pd = nullptr, ibv_cq* send_cq = nullptr) {
@@ -42,14 +46,30 @@ class Conc : public Conformance {
     return static_cast<uint64_t>(thread) << 48 | static_cast<uint64_t>(round) << 4 |
            static_cast<uint64_t>(index);
   }
-  // Other threads run in real time, so their poller waits in real time on every provider.
-  static bool UntilReal(std::chrono::seconds limit, const std::function<bool()>& done) {
-    const auto end = std::chrono::steady_clock::now() + limit;
-    for (;;) {
-      if (done()) return true;
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::yield();
+  // Lets the other threads work. Not a yield, which on a busy machine gives a turn to every other
+  // process for each few requests.
+  static void Pause() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+
+  // Polls until `total` have come; what did, in the end. Other threads run in real time, so their
+  // poller waits in real time on every provider: for as long as more comes, since a slow machine is
+  // no deadlock.
+  static std::size_t PollAll(std::size_t total, const std::function<std::size_t()>& poll,
+                             const std::function<bool()>& given_up) {
+    constexpr std::chrono::seconds kStall(30);
+    std::size_t seen = 0;
+    auto last = std::chrono::steady_clock::now();
+    while (seen < total && !given_up()) {
+      const std::size_t got = poll();
+      seen += got;
+      if (got != 0) {
+        last = std::chrono::steady_clock::now();
+      } else if (std::chrono::steady_clock::now() - last > kStall) {
+        break;
+      } else {
+        Pause();
+      }
     }
+    return seen;
   }
   ibv_pd* ParentDomain(ibv_td* td) {
     ibv_parent_domain_init_attr attr{};
@@ -115,10 +135,12 @@ class Conc : public Conformance {
     std::vector<std::thread> posters;
     for (int t = 0; t < threads; ++t) {
       posters.emplace_back([&, t] {
+        const std::vector<Wr> triple(3, Write(memory, 0));
+        std::vector<Wr> wrs;
         for (int round = 0; round < rounds && !stop; ++round) {
-          std::vector<Wr> wrs;
-          for (int i = 0; i < 3; ++i) wrs.push_back(Write(memory, TripleId(t + 1, round, i)));
-          while (!room.Take(3) && !stop) std::this_thread::yield();
+          wrs.resize(3, triple[0]);
+          for (int i = 0; i < 3; ++i) wrs[i].id = TripleId(t + 1, round, i);
+          while (!room.Take(3) && !stop) Pause();
           // A full queue is tried again once the poller has made room.
           for (;;) {
             std::size_t bad = 0;
@@ -126,7 +148,7 @@ class Conc : public Conformance {
             const int rc = by_list ? PostSend(pair.a, wrs, &bad) : Post(pair.a, wrs);
             if (rc == 0 || stop) break;
             if (by_list) wrs.erase(wrs.begin(), wrs.begin() + static_cast<long>(bad));
-            std::this_thread::yield();
+            Pause();
           }
         }
       });
@@ -135,16 +157,20 @@ class Conc : public Conformance {
     std::vector<uint64_t> ids;
     ids.reserve(total);
     std::string problem;
-    UntilReal(100s, [&] {
-      for (const ibv_wc& wc : PollNow(pair.a.send_cq)) {
-        if (wc.status != IBV_WC_SUCCESS && problem.empty()) {
-          problem = std::string("status ") + ibv_wc_status_str(wc.status);
-        }
-        ids.push_back(wc.wr_id);
-        room.Give(1);
-      }
-      return ids.size() >= total || !problem.empty();
-    });
+    PollAll(
+        total,
+        [&] {
+          const std::vector<ibv_wc> wcs = PollNow(pair.a.send_cq);
+          for (const ibv_wc& wc : wcs) {
+            if (wc.status != IBV_WC_SUCCESS && problem.empty()) {
+              problem = std::string("status ") + ibv_wc_status_str(wc.status);
+            }
+            ids.push_back(wc.wr_id);
+          }
+          room.Give(static_cast<int>(wcs.size()));
+          return wcs.size();
+        },
+        [&] { return !problem.empty(); });
     stop = true;
     for (std::thread& poster : posters) poster.join();
     if (!problem.empty()) return problem;
@@ -169,14 +195,14 @@ class Conc : public Conformance {
 };
 
 QPX_TEST(Conc, RegionsExcludeEachOther, "WR-CONC-001") {
-  Pair& pair = RcPair(48);
+  Pair& pair = RcPair(kDeep);
   std::string problem = StartWaits(pair);
   if (problem.empty()) problem = Triples(pair, 3, Repetitions(100000), false);
   EXPECT_CLAUSE("WR-CONC-001", problem.empty()) << problem;
 }
 
 QPX_TEST(Conc, PostSendStaysOutsideRegions, "WR-CONC-002") {
-  Pair& pair = RcPair(48);
+  Pair& pair = RcPair(kDeep);
   // One region while there is room: a builder that meets a full queue before any other is a matter
   // of WR-CAP-002, and of luck here.
   ASSERT_CLAUSE("WR-CONC-002", Post(pair.a, Write(bed().Mem(256), 1)) == 0);
@@ -226,9 +252,9 @@ QPX_TEST(Conc, TwoThreadsInOneRegionAreReported, "WR-CONC-004") {
 }
 
 QPX_TEST(Conc, ThreadsOnTheirOwnQpsNeverDeadlock, "WR-CONC-005") {
-  ibv_cq* shared = bed().Cq(1024);
-  Pair& one = RcPair(16, nullptr, shared);
-  Pair& two = RcPair(16, nullptr, shared);
+  ibv_cq* shared = bed().Cq(2048);
+  Pair& one = RcPair(kDeep, nullptr, shared);
+  Pair& two = RcPair(kDeep, nullptr, shared);
   Memory& memory = bed().Mem(256);
   const int rounds = Repetitions(100000);
   std::atomic<bool> stop{false};
@@ -236,58 +262,65 @@ QPX_TEST(Conc, ThreadsOnTheirOwnQpsNeverDeadlock, "WR-CONC-005") {
   std::vector<std::thread> posters;
   for (Pair* pair : {&one, &two}) {
     posters.emplace_back([&, pair] {
+      std::vector<Wr> wrs(3, Write(memory, 0));
+      for (int i = 0; i < 3; ++i) wrs[i].id = static_cast<uint64_t>(i);
       for (int round = 0; round < rounds && !stop; ++round) {
-        std::vector<Wr> wrs;
-        for (int i = 0; i < 3; ++i) wrs.push_back(Write(memory, i));
-        while (!room.Take(3) && !stop) std::this_thread::yield();
-        while (Post(pair->a, wrs) != 0 && !stop) std::this_thread::yield();
+        while (!room.Take(3) && !stop) Pause();
+        while (Post(pair->a, wrs) != 0 && !stop) Pause();
       }
     });
   }
   const std::size_t total = static_cast<std::size_t>(rounds) * 6;
-  std::size_t seen = 0;
-  const bool done = UntilReal(100s, [&] {
-    const std::size_t got = PollNow(shared).size();
-    room.Give(static_cast<int>(got));
-    seen += got;
-    return seen >= total;
-  });
+  const std::size_t seen = PollAll(
+      total,
+      [&] {
+        const std::size_t got = PollNow(shared).size();
+        room.Give(static_cast<int>(got));
+        return got;
+      },
+      [] { return false; });
   stop = true;
   for (std::thread& poster : posters) poster.join();
-  EXPECT_CLAUSE("WR-CONC-005", done) << seen << " completions of " << total;
+  EXPECT_CLAUSE("WR-CONC-005", seen == total) << seen << " completions of " << total;
 }
 
 QPX_TEST(Conc, APolledSlotIsFreeForThePoster, "WR-CONC-006") {
-  Pair& pair = RcPair(16);
+  // The poster is always at the limit; each time it must wait there costs a change of threads.
+  Pair& pair = RcPair(128);
   Memory& memory = bed().Mem(256);
-  const int count = Repetitions(1000000);
+  const uint64_t count = static_cast<uint64_t>(Repetitions(1000000));
   const uint64_t cap = pair.a.cap.max_send_wr;
   std::atomic<uint64_t> counted{0};
-  std::atomic<uint64_t> refused{0};
+  std::atomic<bool> refused{false};
   std::atomic<bool> stop{false};
   std::thread poster([&] {
-    for (uint64_t posted = 0; posted < static_cast<uint64_t>(count) && !stop;) {
-      if (posted - counted.load(std::memory_order_acquire) >= cap) {
-        std::this_thread::yield();
+    Wr wr = Write(memory, 0);
+    while (wr.id < count && !stop) {
+      if (wr.id - counted.load(std::memory_order_acquire) >= cap) {
+        Pause();
         continue;
       }
-      if (Post(pair.a, Write(memory, posted)) != 0) {
-        ++refused;
+      if (Post(pair.a, wr) != 0) {
+        refused = true;
         break;
       }
-      ++posted;
+      ++wr.id;
     }
   });
-  const bool done = UntilReal(100s, [&] {
-    const std::size_t got = PollNow(pair.a.send_cq).size();
-    counted.fetch_add(got, std::memory_order_release);
-    return counted.load() >= static_cast<uint64_t>(count) || refused > 0;
-  });
+  const std::size_t seen = PollAll(
+      count,
+      [&] {
+        const std::size_t got = PollNow(pair.a.send_cq).size();
+        counted.fetch_add(got, std::memory_order_release);
+        return got;
+      },
+      [&] { return refused.load(); });
   stop = true;
   poster.join();
-  EXPECT_CLAUSE("WR-CONC-006", refused == 0)
+  EXPECT_CLAUSE("WR-CONC-006", !refused)
       << "refused although fewer than " << cap << " requests were unpolled";
-  EXPECT_CLAUSE("WR-CONC-006", done) << counted << " of " << count << " completions";
+  EXPECT_CLAUSE("WR-CONC-006", refused || seen == count)
+      << seen << " of " << count << " completions";
 }
 
 QPX_TEST(Conc, FlagsWrittenByAnotherThreadAreReported, "WR-CONC-007") {
@@ -343,7 +376,7 @@ QPX_TEST(Conc, AParentDomainIsItsPd, "WR-CONC-008") {
 }
 
 QPX_TEST(Conc, WithoutThreadDomainAParentDomainLocks, "WR-CONC-009") {
-  Pair& pair = RcPair(48, ParentDomain(nullptr));
+  Pair& pair = RcPair(kDeep, ParentDomain(nullptr));
   std::string problem = StartWaits(pair);
   if (problem.empty()) problem = Triples(pair, 3, Repetitions(100000), false);
   EXPECT_CLAUSE("WR-CONC-009", problem.empty()) << problem;

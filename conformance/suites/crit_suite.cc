@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,11 +21,14 @@ namespace {
 
 class Crit : public Conformance {};
 
-// Opens and closes a region from another thread; blocks for ever if the region was not released.
-void EnterFromAnotherThread(ibv_qp_ex* ex) {
-  std::thread([ex] {
-    ibv_wr_start(ex);
-    ibv_wr_abort(ex);
+// Opens and closes a region of each QP from another thread; blocks for ever if one was not
+// released.
+void EnterFromAnotherThread(const std::vector<ibv_qp_ex*>& qps) {
+  std::thread([&qps] {
+    for (ibv_qp_ex* ex : qps) {
+      ibv_wr_start(ex);
+      ibv_wr_abort(ex);
+    }
   }).join();
 }
 
@@ -32,22 +36,39 @@ QPX_TEST(Crit, CompleteAndAbortReleaseTheRegion, "WR-CRIT-002", "WR-CRIT-003") {
   PairOptions options;
   const std::vector<Bad> kinds = RefusedKinds(bed(), options);
   const ChildResult child = RunInChild(60, [&](Bed& bed) -> std::string {
-    Pair& pair = bed.Connect(options);
-    Traffic traffic(bed, pair);
-    for (int round = 0; round < Repetitions(100000) / 10; ++round) {
-      ibv_wr_start(pair.a.ex);
-      ibv_wr_abort(pair.a.ex);
-      EnterFromAnotherThread(pair.a.ex);
-      const uint64_t id = static_cast<uint64_t>(round) + 1;
-      std::string problem = traffic.Run(traffic.Make(Op::kWrite, id));
-      if (!problem.empty()) return problem;
-      EnterFromAnotherThread(pair.a.ex);
-      for (const Bad bad : kinds) {
-        if (PostBad(bad, pair, traffic, id + 1000000) == 0) return "a bad region was accepted";
-        EnterFromAnotherThread(pair.a.ex);
+    // A thread costs as much as hundreds of regions, so it enters those of many QPs.
+    constexpr int kQps = 16;
+    std::vector<Pair*> pairs;
+    std::vector<std::unique_ptr<Traffic>> traffic;
+    std::vector<ibv_qp_ex*> qps;
+    for (int i = 0; i < kQps; ++i) {
+      pairs.push_back(&bed.Connect(options));
+      traffic.push_back(std::make_unique<Traffic>(bed, *pairs.back()));
+      qps.push_back(pairs.back()->a.ex);
+    }
+    for (int round = 0; round < Repetitions(100000) / 10; round += kQps) {
+      for (ibv_qp_ex* ex : qps) {
+        ibv_wr_start(ex);
+        ibv_wr_abort(ex);
       }
-      problem = traffic.Run(traffic.Make(Op::kWrite, id));
-      if (!problem.empty()) return "after a failed region: " + problem;
+      EnterFromAnotherThread(qps);
+      const uint64_t id = static_cast<uint64_t>(round) + 1;
+      for (int i = 0; i < kQps; ++i) {
+        const std::string problem = traffic[i]->Run(traffic[i]->Make(Op::kWrite, id));
+        if (!problem.empty()) return problem;
+      }
+      EnterFromAnotherThread(qps);
+      for (const Bad bad : kinds) {
+        for (int i = 0; i < kQps; ++i) {
+          if (PostBad(bad, *pairs[i], *traffic[i], id + 1000000) == 0)
+            return "a bad region was accepted";
+        }
+        EnterFromAnotherThread(qps);
+      }
+      for (int i = 0; i < kQps; ++i) {
+        const std::string problem = traffic[i]->Run(traffic[i]->Make(Op::kWrite, id));
+        if (!problem.empty()) return "after a failed region: " + problem;
+      }
     }
     return "";
   });
