@@ -22,6 +22,9 @@ namespace qpexam {
 namespace {
 
 using conform::Surprise;
+// Enough to keep many processors busy; the same everywhere, so that reports are.
+constexpr unsigned kBlocks = 16;
+
 using Tests = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 std::string Lower(std::string text) {
@@ -309,6 +312,11 @@ ExitStatus Conform(const ConformArguments& arguments) {
     // A guest is there to be broken.
     const std::unique_ptr<remote::Machine> machine = MachineOf(provider);
     options.machine = machine.get();
+    // A device or a guest is one, and its tests measure time.
+    if (provider.kind == ProviderKind::kReference || provider.kind == ProviderKind::kHosted) {
+      options.blocks = kBlocks;
+      options.jobs = std::max(1u, std::thread::hardware_concurrency());
+    }
     options.stop = &StopOnInterrupt();
     conform::SuiteRun run;
     conform::SuiteEnd end;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -91,6 +92,7 @@ size_t CountLines(const std::string& path) {
 void ParseResults(const std::string& text, SuiteRun* run) {
   std::istringstream lines(text);
   std::string line;
+  std::vector<std::pair<size_t, TestResult>> found;  // by their place among all tests
   while (std::getline(lines, line)) {
     const Json json = Json::parse(line, nullptr, false);
     if (!json.is_object()) continue;
@@ -110,8 +112,12 @@ void ParseResults(const std::string& text, SuiteRun* run) {
     }
     test.notes = json.value("notes", std::vector<std::string>());
     test.reaches = json.value("reaches", std::vector<std::string>());
-    run->tests.push_back(std::move(test));
+    found.emplace_back(json.value("index", size_t{0}), std::move(test));
   }
+  // Several processes may have written them.
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [index, test] : found) run->tests.push_back(std::move(test));
 }
 
 SuiteEnd RunSuites(const SuiteOptions& options, SuiteRun* run, std::string* why) {
@@ -134,6 +140,10 @@ SuiteEnd RunSuites(const SuiteOptions& options, SuiteRun* run, std::string* why)
   if (options.record_reaches) arguments.push_back("--record_reaches");
   if (options.test_seconds > 0)
     arguments.push_back("--test_seconds=" + std::to_string(options.test_seconds));
+  if (options.blocks > 1) {
+    arguments.push_back("--blocks=" + std::to_string(options.blocks));
+    arguments.push_back("--jobs=" + std::to_string(options.jobs));
+  }
   const pid_t child = Start(arguments, log.path());
   if (child < 0) {
     *why = fmt::format("the suites cannot be started: {}", std::strerror(errno));
@@ -141,9 +151,10 @@ SuiteEnd RunSuites(const SuiteOptions& options, SuiteRun* run, std::string* why)
   }
   int status = 0;
   bool stopped = false;
+  unsigned turns = 0;
   while (waitpid(child, &status, WNOHANG) == 0) {
-    usleep(20000);
-    if (options.progress) {
+    usleep(5000);
+    if (options.progress && ++turns % 8 == 0) {
       const size_t lines = CountLines(results.path());
       options.progress(lines > 0 ? lines - 1 : 0);
     }
@@ -159,6 +170,14 @@ SuiteEnd RunSuites(const SuiteOptions& options, SuiteRun* run, std::string* why)
   }
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (code == 0 || (code == 1 && !run->tests.empty())) return SuiteEnd::kRan;
+  if (code == 3) {  // conformance/fixture/supervisor.h
+    *why = fmt::format(
+        "results could not be written to {}, so some are missing: is the disk full? Set TMPDIR to "
+        "a "
+        "folder that has room",
+        fs::path(results.path()).parent_path().string());
+    return SuiteEnd::kFailed;
+  }
   *why = LastLines(log.Read(), 8);
   if (why->empty()) *why = fmt::format("the suites ended with status {}", code);
   // Status 2 before any test: the device could not be opened, or an argument was wrong.

@@ -44,6 +44,8 @@ struct SuiteOptions {
   bool fail_fast = false;       // stop at the first failing test
   bool record_reaches = false;  // fill TestResult::reaches
   int test_seconds = 0;         // a test that takes longer hangs; 0: the suites' own limit
+  unsigned blocks = 1;  // parts with a process of their own each; what is found may depend on them
+  unsigned jobs = 1;    // how many of these at a time, which changes nothing else
   const std::atomic<bool>* stop = nullptr;
   // Where the suites run instead of here, started afresh behind each test that kills it.
   const remote::Machine* machine = nullptr;
