@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -60,7 +61,12 @@ void Executor::Impl::WaitFor(Ready ready, Event* event) {
       event->timed_out = true;
       break;
     }
-    std::this_thread::yield();
+    // Those who run need the mutex as well, and would hardly ever get it from one that spins here.
+    if (all_wait) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   }
   waiting_--;
 }

@@ -172,6 +172,11 @@ void Judge::Impl::UnorderedSendCompletion(QpState& qp, const SeenCompletion& wc)
     JudgeSuccess(qp, *found, wc);
     Retire(qp, *found, Fate::kDone);
   } else {
+    // With the same id it may have been another one that failed.
+    for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
+      const Request& r = Of(qp.sent[i]);
+      qp.send_doubt |= &r != found && r.fate == Fate::kOutstanding && r.wr_id == wc.wr_id;
+    }
     JudgeError(qp, *found, wc);
     Retire(qp, *found, wc.status == IBV_WC_WR_FLUSH_ERR ? Fate::kFlushed : Fate::kFailed);
   }
@@ -994,6 +999,8 @@ void Judge::Impl::CheckAbsentSends(QpState& qp) {
     const char* clause;
     const char* what;
     if (qp.flushing && qp.type != QpType::kSrd) {
+      // Without an order it may have succeeded before the error.
+      if (qp.unordered && !r.signaled && !qp.posted_in_error(r.posted)) continue;
       clause = "WR-COMP-003";
       what = " was not flushed after the error before it";
     } else if (qp.states == StateBit(IBV_QPS_ERR)) {

@@ -141,6 +141,7 @@ class Judge::Impl {
   void FillRequest(const Call& call, Request* r);
   void AddSges(const std::vector<SgeArg>& sges, Request* r);
   void AddInline(MemRef addr, uint64_t len, Request* r);
+  void RereadInline(Request* r);
   bool Misused(const QpState& qp, const Request& r) const;
   // Whether the region may be accepted, may be refused, and on which clause.
   struct PostJudgement {

@@ -262,7 +262,7 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
   }
   // Others may take what is there: sure only where there is enough for all that are on their way.
   uint64_t wanted = 1;
-  for (const QpState& q : qps_) wanted += q.messages.size() - q.delivered;
+  for (const QpState& q : qps_) wanted += q.messages.size() - q.delivered + q.ghosts.size();
   if (r.id != 0 && r.fate == Fate::kOutstanding) --wanted;
   bool short_one = false, bad_one = false, late = false;
   uint64_t there = 0;
@@ -428,7 +428,8 @@ RequestFacts Judge::Impl::FactsOf(const Request& r, bool* open) {
     }
     // Its own requests may have moved it to ERR.
     if (peer->first_unsure != 0 && peer != &qp && !model::NeedsAddress(qp.type)) *open = true;
-    if (!peer->alive) {
+    const QpType answering = qp.type == QpType::kXrcSend ? QpType::kXrcRecv : qp.type;
+    if (!peer->alive || (model::IsConnected(qp.type) && peer->type != answering)) {
       f.path = PathFact::kNoPeer;
     } else if (f.path != PathFact::kReachable) {
     } else if (Only(peer->states, StateBit(IBV_QPS_RESET) | StateBit(IBV_QPS_INIT))) {

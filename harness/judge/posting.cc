@@ -100,6 +100,26 @@ void Judge::Impl::AddInline(MemRef addr, uint64_t len, Request* r) {
   }
 }
 
+// Inline data of a list is read when its request's turn comes: those before it may have changed it.
+void Judge::Impl::RereadInline(Request* r) {
+  if (r->data != Data::kInline || r->payload == kNothing) return;
+  size_t at = r->payload;
+  for (const SgeArg& s : program_->calls[r->call].sge) {
+    uint64_t start = 0;
+    if (InArena(s.addr, s.len, &start)) {
+      gathered_.Clear();
+      GatherRange(0, start, s.len, *r);
+      for (size_t i = 0; i < gathered_.bytes.size(); ++i) {
+        const bool known = gathered_.unknown.empty() || gathered_.unknown[i] == 0;
+        if (!known || gathered_.bytes[i] != payloads_[at + i]) unknowns_[at + i] = 0xff;
+      }
+    } else if (s.len > kMaxArena) {
+      return;  // AddInline() left it out as well
+    }
+    at += s.len;
+  }
+}
+
 // Whether the caller broke a rule that the specification leaves undefined.
 bool Judge::Impl::Misused(const QpState& qp, const Request& r) const {
   const model::OperationInfo& info = model::Info(r.op);
@@ -602,7 +622,10 @@ void Judge::Impl::EndPostSend(const Event& event) {
   if (event.rc == 0) {
     const PostJudgement j = JudgePosting(*qp, list_.data(), n);
     if (!parallel_) JudgeRc(*qp, j, 0, "ibv_post_send()", n);
-    for (Request& r : list_) Accept(*qp, r);
+    for (size_t i = 0; i < n; ++i) {
+      if (i > 0) RereadInline(&list_[i]);
+      Accept(*qp, list_[i]);
+    }
     Started();
   } else {
     // Those before bad_wr are posted, it and those behind it are not (WR-MIX-007).
@@ -616,6 +639,7 @@ void Judge::Impl::EndPostSend(const Event& event) {
                {"bad_wr = request " + std::to_string(i)},
                "bad_wr = request " + std::to_string(bad));
       }
+      if (i > 0) RereadInline(&list_[i]);
       Accept(*qp, list_[i]);
       Started();
     }

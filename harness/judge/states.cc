@@ -63,7 +63,14 @@ void Judge::Impl::ResetQp(QpState& qp) {
   for (uint32_t i = qp.delivered; i < qp.messages.size(); ++i) {
     const Request& r = Of(qp.messages[i]);
     if (r.delivered) continue;
-    if (QpState* to = PeerOf(qp, r)) to->ghosts.push_back(r.id);
+    if (QpState* to = PeerOf(qp, r)) {
+      to->ghosts.push_back(r.id);
+    } else if (model::NeedsAddress(qp.type)) {
+      // A bent QP number may lead anywhere (WR-UD-010).
+      for (QpState& any : qps_) {
+        if (any.alive && any.type == qp.type) any.ghosts.push_back(r.id);
+      }
+    }
   }
   qp.messages.clear();
   qp.delivered = 0;
@@ -81,6 +88,7 @@ void Judge::Impl::ResetQp(QpState& qp) {
     mw.changed = ++clock_;
     ++epoch_;
   }
+  may_be_filled |= !qp.ghosts.empty();  // its own may have come to itself
   for (const QpState& sender : qps_) {
     if (model::NeedsAddress(qp.type) ? sender.type == qp.type : sender.peer == self) {
       may_be_filled |= sender.delivered < sender.messages.size();

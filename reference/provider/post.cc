@@ -82,6 +82,8 @@ SendRequest Translate(const ibv_send_wr& wr, Operation op, ibv_qp_type type) {
       break;
   }
   if (type == IBV_QPT_UD) {
+    // An operation that UD has not is refused; the union holds something else than an address then.
+    if (!(model::Info(op).reference_types & model::MaskOf(model::QpType::kUd))) return request;
     request.ah = wr.wr.ud.ah != nullptr ? Of(wr.wr.ud.ah)->ah : nullptr;
     request.remote_qpn = model::QpNum(wr.wr.ud.remote_qpn);
     request.remote_qkey = model::Qkey(wr.wr.ud.remote_qkey);
