@@ -219,13 +219,17 @@ ExitStatus Faults(const ConformArguments& arguments, const std::string& binary, 
     return kOurFailure;
   }
   Report report = NewReport("conform --faults");
-  size_t caught = 0;
+  size_t caught = 0, fresh = 0, fresh_caught = 0;
   std::string missed;
   for (const conform::FaultResult& fault : results) {
     report.faults.push_back({fault.name, fault.clause,
                              fault.caught_by.empty() ? std::vector<std::string>()
                                                      : std::vector<std::string>{fault.caught_by},
-                             fault.breaks});
+                             fault.breaks, fault.origin});
+    if (!fault.origin.empty()) {
+      ++fresh;
+      fresh_caught += !fault.caught_by.empty();
+    }
     if (!fault.caught_by.empty()) {
       ++caught;
     } else {
@@ -247,6 +251,9 @@ ExitStatus Faults(const ConformArguments& arguments, const std::string& binary, 
   }
   Print(missed);
   Print(fmt::format("{} of {} faults caught\n", caught, results.size()));
+  if (fresh != 0) {
+    Print(fmt::format("of them a fresh reader's: {} of {}\n", fresh_caught, fresh));
+  }
   if (json->wanted() && !json->Write(ReportToJson(report))) return kUsage;
   return caught == results.size() && broad == 0 ? kFine : kFindings;
 }

@@ -108,6 +108,7 @@ bool RunFaults(const FaultOptions& options, std::vector<FaultResult>* results, s
       FaultResult result;
       result.name = std::string(faults[i]->name);
       result.clause = std::string(faults[i]->clause);
+      if (faults[i]->origin == model::FaultOrigin::kFreshReader) result.origin = "fresh-reader";
       const auto& [first, then] = tests[result.name];
       result.reached_by = first.size() + then.size();
       std::vector<std::vector<std::string>> parts = {first, then};

@@ -17,6 +17,7 @@ namespace qpexam::conform {
 struct FaultResult {
   std::string name;
   std::string clause;     // that it breaks
+  std::string origin;     // "fresh-reader"; empty for the library's own
   std::string caught_by;  // the first test that failed; empty: nothing did
   std::string caught_as;  // the clause that the test reported
   size_t reached_by = 0;  // tests that reach its place

@@ -68,6 +68,7 @@ struct FaultReport {
   std::string name, clause;
   std::vector<std::string> caught_by;  // tests; empty: nothing caught it
   std::vector<std::string> breaks;     // every clause that it breaks, where that was asked
+  std::string origin;                  // "fresh-reader"; empty for the library's own
 };
 
 struct Report {

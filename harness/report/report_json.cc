@@ -67,6 +67,7 @@ std::string ReportToJson(const Report& report) {
   for (const FaultReport& fault : report.faults) {
     Json& one = faults[fault.name] = {{"clause", fault.clause}, {"caught_by", fault.caught_by}};
     if (!fault.breaks.empty()) one["breaks"] = fault.breaks;
+    if (!fault.origin.empty()) one["origin"] = fault.origin;
   }
   json["faults"] = std::move(faults);
   Json timing = Json::object();

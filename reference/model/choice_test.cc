@@ -36,13 +36,16 @@ TEST(FaultsTest, TheTableIsWhole) {
   ASSERT_EQ(AllFaults().size(), static_cast<size_t>(Fault::kCount) - 1);
   EXPECT_GE(AllFaults().size(), 150u);
   std::set<std::string_view> names;
+  int of_a_fresh_reader = 0;
   for (const FaultInfo& info : AllFaults()) {
+    of_a_fresh_reader += info.origin == FaultOrigin::kFreshReader;
     EXPECT_TRUE(IsName(info.name)) << info.name;
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
     EXPECT_EQ(info.clause.substr(0, 3), "WR-") << info.name;
     EXPECT_EQ(info.what.back(), '.') << info.name;
     EXPECT_EQ(FaultByName(info.name), info.fault);
   }
+  EXPECT_EQ(of_a_fresh_reader, 20);
   EXPECT_EQ(FaultByName("no-such-fault"), std::nullopt);
 }
 

@@ -86,6 +86,7 @@ bool Cq::Take(Completion* out) {
       return true;
     }
     repeated_ = false;
+    if (armed_ && Faulty(Fault::kPollThatTakesDisarms)) armed_ = false;
     if (Faulty(Fault::kPollOpcodeAlwaysSend) && !out->is_receive) out->opcode = IBV_WC_SEND;
     if (Faulty(Fault::kPollQpNumMasked)) out->qp_num = QpNum(out->qp_num.value & 0xf);
     if (Faulty(Fault::kPollImmSwapped)) out->imm = __builtin_bswap32(out->imm);
@@ -160,7 +161,11 @@ int Cq::NextPoll() {
     Completion lost;
     Take(&lost);
   }
+  const unsigned flags_before = current_.wc_flags;
   if (!Take(&current_)) return ENOENT;
+  if ((flags_before & ~current_.wc_flags) != 0 && Faulty(Fault::kWcFlagsLingerInBatch)) {
+    current_.wc_flags |= flags_before;
+  }
   if (Faulty(Fault::kBatchNotReleased)) ++leaked_;
   return 0;
 }

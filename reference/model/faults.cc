@@ -17,8 +17,13 @@ std::atomic<uint32_t> FaultSwitch::mode_{0};
 
 const std::vector<FaultInfo>& AllFaults() {
   static const auto* const all = new std::vector<FaultInfo>{
-#define QPEXAM_FAULT(id, name, clause, where, what) {Fault::id, name, clause, where, what},
+#define QPEXAM_FAULT(id, name, clause, where, what) \
+  {Fault::id, name, clause, where, what, FaultOrigin::kLibrary},
 #include "reference/model/faults.inc"
+#undef QPEXAM_FAULT
+#define QPEXAM_FAULT(id, name, clause, where, what) \
+  {Fault::id, name, clause, where, what, FaultOrigin::kFreshReader},
+#include "reference/model/faults_fresh.inc"
 #undef QPEXAM_FAULT
   };
   return *all;

@@ -15,14 +15,19 @@
 
 namespace qpexam::model {
 
-// The order is the order of the file; kNone is no fault.
+// The order is the order of the files; kNone is no fault.
 enum class Fault : uint16_t {
   kNone,
 #define QPEXAM_FAULT(id, name, clause, where, what) id,
 #include "reference/model/faults.inc"
+#include "reference/model/faults_fresh.inc"
 #undef QPEXAM_FAULT
   kCount
 };
+
+// Who thought of it: whoever wrote the suites, or a reader who had not seen them, whose faults are
+// counted apart since they show what the suites catch unasked.
+enum class FaultOrigin : uint8_t { kLibrary, kFreshReader };
 
 struct FaultInfo {
   Fault fault;
@@ -30,6 +35,7 @@ struct FaultInfo {
   std::string_view clause;  // "WR-ATOM-002"
   std::string_view where;   // "complete", "poll", "responder", ...
   std::string_view what;    // one sentence
+  FaultOrigin origin;
 };
 const std::vector<FaultInfo>& AllFaults();
 std::optional<Fault> FaultByName(std::string_view name);

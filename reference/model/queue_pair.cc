@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "reference/model/fabric.h"
 #include "reference/model/faults.h"
@@ -230,6 +231,10 @@ void Qp::ResetQueues() {
   if (!Faulty(Fault::kResetKeepsSendQueue)) send_queue_->Reset();
   if (!Faulty(Fault::kResetKeepsReceives)) recv_queue_.Clear();
   attempt_ = Attempt{};
+  rnr_spent_ = 0;
+  if (init_.signaling == Signaling::kAll && Faulty(Fault::kResetForgetsSigAll)) {
+    init_.signaling = Signaling::kByFlag;
+  }
   attr_ = Attributes{};
   fault_points_.clear();
   last_wqe_reported_ = false;
@@ -246,6 +251,8 @@ void Qp::FlushReceives() {
   }
   if (pump) pump(*this);
   if (Faulty(Fault::kErrKeepsReceives)) return;
+  const bool newest_first = recv_queue_.size() > 1 && Faulty(Fault::kReceivesFlushedNewestFirst);
+  std::vector<Completion> held;
   while (!recv_queue_.empty()) {
     Completion c;
     c.wr_id = recv_queue_.front().wr_id;
@@ -256,8 +263,14 @@ void Qp::FlushReceives() {
     c.qp = this;
     c.timestamp_ns = fabric_->Now();
     recv_queue_.Pop();
-    if (init_.recv_cq != nullptr) init_.recv_cq->Push(c);
+    if (init_.recv_cq == nullptr) continue;
+    if (__builtin_expect(newest_first, 0)) {
+      held.push_back(c);
+    } else {
+      init_.recv_cq->Push(c);
+    }
   }
+  for (; !held.empty(); held.pop_back()) init_.recv_cq->Push(held.back());
 }
 
 void Qp::EnterError() {

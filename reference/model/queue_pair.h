@@ -160,6 +160,7 @@ class Qp {
   bool listed_ = false;     // among the fabric's waiting QPs
   bool advancing_ = false;  // the engine is at work on this QP
   bool last_wqe_reported_ = false;
+  int rnr_spent_ = 0;  // RNR retries of earlier requests, for a library fault
   // The peer by number, valid while the fabric's QP table has not changed.
   Qp* peer_ = nullptr;
   uint64_t peer_epoch_ = 0;

@@ -87,8 +87,11 @@ void Requester::Advance(Qp& qp) {
 // Whether `later` may take effect before `first`, which stands before it in the queue.
 bool Requester::MayPass(const SendRequest& first, const SendRequest& later) {
   // WR-ORD-005: a fence waits for the READs and ATOMICs before it.
-  if ((later.flags & IBV_SEND_FENCE) != 0) return false;
   const bool moves_data = Info(later.op).data == DataRule::kSgeOrInline;
+  if ((later.flags & IBV_SEND_FENCE) != 0) {
+    return IsAtomic(first.op) && (moves_data || IsAtomic(later.op)) &&
+           Faulty(Fault::kFenceWaitsForReadsOnly);
+  }
   switch (first.op) {
     case Operation::kRdmaRead:
       if (later.op == Operation::kRdmaRead) {
@@ -345,6 +348,12 @@ Requester::Step Requester::ExecuteConnected(Exchange* x) {
       if (NothingWrong(f)) responder_.Apply(x, done);
     } else if (IsAtomic(f.op)) {
       uint64_t old = attempt.atomic_result;
+      if (Faulty(Fault::kDuplicateAtomicReadsAgain)) {
+        responder_.Examine(x);
+        if (f.remote == RemoteFault::kNone && x->remote != nullptr) {
+          std::memcpy(&old, x->remote, sizeof old);
+        }
+      }
       CopySegments(Only({reinterpret_cast<uint8_t*>(&old), sizeof old}), All(x->local));
     }
     const uint64_t byte_len = attempt.byte_len;
@@ -464,6 +473,9 @@ void Requester::BeginRetries(Qp& qp) {
   a.retries_left = qp.attr_.retry_count;
   a.rnr_left = qp.attr_.rnr_retry;
   if (Faulty(Fault::kRnrRetryOneLess) && a.rnr_left > 0 && a.rnr_left < 7) --a.rnr_left;
+  if (__builtin_expect(qp.rnr_spent_ != 0, 0) && Faulty(Fault::kRnrBudgetNotRestored)) {
+    a.rnr_left -= std::min(a.rnr_left, qp.rnr_spent_);
+  }
 }
 
 // RNR: again after the responder's timer, rnr_retry times, or for ever (WR-RESP-001, -002).
@@ -474,6 +486,7 @@ bool Requester::RetryReceive(Exchange* x) {
   const bool for_ever = x->facts.rnr_retry_infinite && !Faulty(Fault::kRnrInfiniteIsFinite);
   if (!for_ever && a.rnr_left == 0) return false;
   if (!for_ever) --a.rnr_left;
+  if (!for_ever && FaultSwitch::on()) ++qp.rnr_spent_;
   a.for_ever = for_ever;
   a.rnr = true;
   a.deadline = 0;
@@ -721,7 +734,11 @@ void Requester::BindWindow(Exchange* x) {
   mw->qp_life = x->requester->life();
   mw->addr = r.bind_addr;
   mw->length = r.bind_length;
+  constexpr unsigned kRights =
+      IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+  const unsigned earlier = mw->access & kRights & ~r.bind_access;
   mw->access = r.bind_access;
+  if (earlier != 0 && Faulty(Fault::kRebindAddsRights)) mw->access |= earlier;
   if (Faulty(Fault::kBindGivesAllRights)) {
     mw->access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   }
@@ -783,7 +800,9 @@ void Requester::Finish(Exchange* x, const Outcome& outcome, uint64_t byte_len) {
       completes = true;
     }
     if (qp.init().signaling == Signaling::kAll && (r.flags & IBV_SEND_SIGNALED) == 0 &&
-        outcome.status == IBV_WC_SUCCESS && Faulty(Fault::kSigAllNeedsFlag)) {
+        outcome.status == IBV_WC_SUCCESS &&
+        (Faulty(Fault::kSigAllNeedsFlag) ||
+         (r.op == Operation::kLocalInv && Faulty(Fault::kSigAllSparesLocalInv)))) {
       completes = false;
     }
   }

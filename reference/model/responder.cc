@@ -69,6 +69,13 @@ void Responder::Examine(Exchange* x) {
     ExamineReceive(x);
   }
   if (info.takes_rkey) ExamineRemote(x);
+  if (__builtin_expect(FaultSwitch::on(), 0) && info.peer == PeerEffect::kNone &&
+      x->responder->type() == QpType::kXrcRecv) {
+    const Srq* srq = fabric_->srqs_.Find(x->request->remote_srqn.value);
+    if (srq != nullptr && srq->queue_.empty() && Faulty(Fault::kXrcWriteNeedsReceive)) {
+      x->facts.wrong_srq = true;
+    }
+  }
   if (x->request->op == Operation::kSendWithInv) ExamineInvalidate(x);
 }
 
@@ -288,6 +295,10 @@ void Responder::Perform(Exchange* x) {
         // Behind the 40 bytes of the GRH area (WR-UD-004).
         Segments both{{x->grh.bytes, x->grh_length}};
         if (Faulty(Fault::kUdPayloadWithoutGrhArea)) both.clear();
+        if (x->scatter.size() > 1 && x->scatter[0].size < x->grh_length &&
+            Faulty(Fault::kGrhDoesNotSpanBuffers)) {
+          both[0].size = x->scatter[0].size;
+        }
         both.insert(both.end(), x->local.begin(), x->local.end());
         CopySegments(All(both), All(x->scatter));
       } else {
@@ -445,6 +456,9 @@ void Responder::CompleteReceive(Exchange* x, const Outcome& outcome) {
   if (__builtin_expect(FaultSwitch::on(), 0)) {
     if (r.op == Operation::kSendWithImm) {
       if (Faulty(Fault::kSendImmIsRdmaWithImm)) c.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+      if (r.imm == 0 && Faulty(Fault::kImmOfZeroNotFlagged)) {
+        c.wc_flags &= ~static_cast<unsigned>(IBV_WC_WITH_IMM);
+      }
       if (Faulty(Fault::kSendImmFlagLost)) c.wc_flags &= ~static_cast<unsigned>(IBV_WC_WITH_IMM);
     }
     if (r.op == Operation::kRdmaWriteWithImm) {

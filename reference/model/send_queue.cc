@@ -1,6 +1,7 @@
 #include "reference/model/send_queue.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "reference/model/fabric.h"
 #include "reference/model/queue_pair.h"
@@ -16,6 +17,14 @@ uint64_t PowerOfTwo(uint64_t n) {
 
 // The queue whose region failed last, for the fault error-leaks-to-other-qp.
 std::atomic<const SendQueue*> failed_last{nullptr};
+
+// For the fault inline-staged-in-shared-buffer: the inline data of a region's requests, by their
+// place in it, and whose it is.
+struct SharedInline {
+  const SendQueue* of = nullptr;
+  std::vector<uint8_t> bytes;
+};
+thread_local std::vector<SharedInline> shared_inline;
 
 bool IsAtomic(Operation op) {
   return op == Operation::kAtomicCmpAndSwp || op == Operation::kAtomicFetchAndAdd;
@@ -275,6 +284,7 @@ int SendQueue::Publish() {
         Faulty(Fault::kThreadDomainLosesDoorbell)) {
       return 0;  // stays in the ring until something else is posted
     }
+    if (staged > 16 && Faulty(Fault::kLongRegionLosesDoorbell)) return 0;
   }
   fabric.Activity();
   fabric.Advance(*qp_);
@@ -296,6 +306,18 @@ void SendQueue::MisbuildStaged() {
     }
     if (r.op == Operation::kSendWithInv && Faulty(Fault::kSendInvBecomesSend)) {
       r.op = Operation::kSend;
+    }
+    if (wrapped && (at & mask_) == mask_ && IsAtomic(r.op) &&
+        Faulty(Fault::kWrapLosesAtomicOperand)) {
+      r.compare_or_add = r.swap = 0;
+    }
+    if (r.data == DataKind::kInline && at - from < shared_inline.size()) {
+      const SharedInline& shared = shared_inline[at - from];
+      if (shared.of != this && !shared.bytes.empty() && r.inline_length != 0 &&
+          Faulty(Fault::kInlineStagedInSharedBuffer)) {
+        std::memcpy(r.inline_data, shared.bytes.data(),
+                    std::min<uint64_t>(r.inline_length, shared.bytes.size()));
+      }
     }
     if ((r.op == Operation::kBindMw || r.op == Operation::kLocalInv) &&
         Faulty(Fault::kBindNeedsSetter)) {
@@ -587,9 +609,11 @@ void SendQueue::SetSgeListSlow(size_t num_sge, const ibv_sge* list) {
   current_->data = DataKind::kSge;
   r->num_sge = static_cast<uint32_t>(num_sge);
   const bool reversed = num_sge > 1 && Faulty(Fault::kSgeListReversed);
+  const bool one_key = num_sge > 1 && list[1].lkey != list[0].lkey && list[1].length != 0 &&
+                       Faulty(Fault::kListUsesFirstLkey);
   for (size_t i = 0; i < num_sge; ++i) {
     const ibv_sge& from = list[reversed ? num_sge - 1 - i : i];
-    r->sge[i] = Sge{from.addr, from.length, Lkey(from.lkey)};
+    r->sge[i] = Sge{from.addr, from.length, Lkey(one_key ? list[0].lkey : from.lkey)};
   }
   if (num_sge > 2 && Faulty(Fault::kSgeListLosesThird)) r->num_sge = 2;
   if (num_sge > 1 && Faulty(Fault::kZeroLengthSgeEndsList)) {
@@ -620,6 +644,7 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
   uint64_t total = 0;
   for (size_t i = 0; i < num_buf; ++i) {
     uint64_t length = list[i].length;
+    if (length == 0 && i + 1 < num_buf && Faulty(Fault::kInlineListStopsAtEmptyBuffer)) break;
     if (length > shape_.max_inline - total) {
       if (i == 0 ? Faulty(Fault::kInlineTruncated) : Faulty(Fault::kInlineSumNotChecked)) {
         length = shape_.max_inline - total;
@@ -643,7 +668,15 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
   current_->data = DataKind::kInline;
   r->data = DataKind::kInline;
   r->inline_length = total;
-  if (total > 1 && Faulty(Fault::kInlineLastByteLost)) r->inline_data[total - 1] = 0;
+  if (__builtin_expect(FaultSwitch::on(), 0)) {
+    if (total > 1 && Faulty(Fault::kInlineLastByteLost)) r->inline_data[total - 1] = 0;
+    if (shape_.type == QpType::kXrcSend && (need_ & kXrcSrqn) == 0 &&
+        Faulty(Fault::kSrqnBeforeInlineLost)) {
+      current_->remote_srqn = SrqNum(0);
+    }
+    if (shared_inline.size() < staged_) shared_inline.resize(staged_);
+    shared_inline[staged_ - 1] = {this, {r->inline_data, r->inline_data + total}};
+  }
   need_ &= ~kData;
   if (total != 0 && Faulty(Fault::kEffectBeforeComplete)) LeakEffect(*r);
 }
@@ -677,6 +710,13 @@ void SendQueue::SetXrcSrqn(SrqNum srqn) {
     srqn = SrqNum(0);
   }
   current_->remote_srqn = srqn;
+}
+
+void SendQueue::ReadFlagsAgain(uint32_t flags) {
+  if (staged_ != 0 && current_ != nullptr && current_->flags != flags &&
+      Faulty(Fault::kFlagsReadAtComplete)) {
+    current_->flags = flags;
+  }
 }
 
 // --- ibv_post_send -------------------------------------------------------------------------------

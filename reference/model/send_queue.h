@@ -144,6 +144,9 @@ class SendQueue {
   void SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey);
   void SetXrcSrqn(SrqNum srqn);
 
+  // For the library fault flags-read-at-complete: what wr_flags reads when complete is called.
+  void ReadFlagsAgain(uint32_t flags);
+
   // --- The same requests by another way ----------------------------------------------------------
   // ibv_post_send: a list is posted between BeginPost and EndPost; each PostOne posts one request
   // or fails without effect (WR-MIX-007). Data comes as the caller's list; IBV_SEND_INLINE counts.

@@ -93,10 +93,16 @@ SendRequest Translate(const ibv_send_wr& wr, Operation op, ibv_qp_type type) {
   return request;
 }
 
-int PostOne(Qp* qp, const ibv_send_wr& wr) {
+int PostOne(Qp* qp, const ibv_send_wr& wr, const ibv_send_wr& first) {
   const std::optional<Operation> op = OperationOf(NumberIn(wr.opcode));
   if (!op.has_value() || wr.num_sge < 0) return EINVAL;
-  const SendRequest request = Translate(wr, *op, qp->verbs.qp.qp_type);
+  SendRequest request = Translate(wr, *op, qp->verbs.qp.qp_type);
+  if (qp->verbs.qp.qp_type == IBV_QPT_UD && &wr != &first &&
+      model::Faulty(model::Fault::kPostSendListFirstAddress)) {
+    request.ah = first.wr.ud.ah != nullptr ? Of(first.wr.ud.ah)->ah : nullptr;
+    request.remote_qpn = model::QpNum(first.wr.ud.remote_qpn);
+    request.remote_qkey = model::Qkey(first.wr.ud.remote_qkey);
+  }
   if (model::Faulty(model::Fault::kPostSendWritesMembers)) {
     qp->verbs.qp_ex.wr_id = wr.wr_id;
     qp->verbs.qp_ex.wr_flags = wr.send_flags;
@@ -110,8 +116,9 @@ int PostSend(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   Qp* qp = Of(verbs);
   int err = qp->send_queue->BeginPost();
   if (err == 0) {
+    const ibv_send_wr* const first = wr;
     for (; wr != nullptr; wr = wr->next) {
-      err = PostOne(qp, *wr);
+      err = PostOne(qp, *wr, *first);
       if (err != 0) break;  // WR-MIX-007: what came before stays posted
     }
     qp->send_queue->EndPost();
