@@ -106,6 +106,7 @@ enum {
   kMlx5CqeRespSend = 2,
   kMlx5CqeRespSendImm = 3,
   kMlx5CqeRespSendInv = 4,
+  kMlx5CqeResizeCq = 5,
   kMlx5CqeReqErr = 13,
   kMlx5CqeRespErr = 14,
 };

@@ -155,6 +155,9 @@ class Mlx5Model : public DeviceModel {
  private:
   Reply GetContext(Bytes in, MutBytes out);
   Reply CreateCq(const Command& command, Bytes in, MutBytes out);
+  Reply ResizeCq(const Command& command, Bytes in);
+  // Writes a CQE of that kind (kMlx5Cqe*) at q.next and advances it.
+  static void WriteCqe(Queue& q, uint8_t kind, uint8_t* cqe);
   Reply CreateQp(const Command& command, Bytes in, MutBytes out);
   Reply CreateSrq(const Command& command, Bytes in, MutBytes out);
   static bool DecodeUmr(const uint8_t* segments, uint32_t size, DecodedSend* out);
@@ -221,7 +224,7 @@ Reply Mlx5Model::Answer(const Command& command, Bytes in, MutBytes out) {
     case Command::Kind::kCreateCq:
       return CreateCq(command, in, out);
     case Command::Kind::kResizeCq:
-      return Error(EOPNOTSUPP);
+      return ResizeCq(command, in);
     case Command::Kind::kCreateSrq:
       return CreateSrq(command, in, out);
     case Command::Kind::kModifySrq:
@@ -282,6 +285,27 @@ Reply Mlx5Model::CreateCq(const Command& command, Bytes in, MutBytes out) {
   mlx5_ib_create_cq_resp response = {};
   response.cqn = cq.number;
   return Respond(out, response);
+}
+
+// The device ends the old buffer with an entry of its own and goes on in the new one, behind the
+// place that this entry would have there; what the old one holds is the library's to carry over.
+Reply Mlx5Model::ResizeCq(const Command& command, Bytes in) {
+  auto request = Read<mlx5_ib_resize_cq>(in);
+  CqFacts& cq = *command.cq;
+  Queue& q = cq.queue;
+  if (request.cqe_size != q.note[kCqeSize]) return Error(EINVAL);
+  const uint32_t consumed = be32toh(LoadShared32(q.doorbell_record)) & 0xffffff;
+  const uint32_t waiting = (q.next - consumed) & 0xffffff;
+  const uint32_t entries = RoundUpToPowerOf2(cq.cqe + 1);
+  // Room for the last entry of the old buffer, and for all that wait in the new one.
+  if (waiting >= q.entries || waiting >= entries) return Error(EINVAL);
+  uint8_t cqe[kMlx5CqeSize] = {};
+  WriteCqe(q, kMlx5CqeResizeCq, cqe);
+  q.entries = entries;
+  q.base = reinterpret_cast<uint8_t*>(request.buf_addr);
+  q.size = size_t{q.entries} * q.stride;
+  cq.cqe = q.entries - 1;
+  return Reply();
 }
 
 Reply Mlx5Model::CreateQp(const Command& command, Bytes in, MutBytes out) {
@@ -597,6 +621,11 @@ bool Mlx5Model::Encode(CqFacts& cq, const NativeCompletion& native) {
     cqe[kMlx5CqeSyndrome] = SyndromeOf(c.status);
   }
   PutBe32(cqe, kMlx5CqeSopDropQpn, opcode << 24 | c.qp_num.value);
+  WriteCqe(q, kind, cqe);
+  return true;
+}
+
+void Mlx5Model::WriteCqe(Queue& q, uint8_t kind, uint8_t* cqe) {
   const uint8_t owner = q.next & q.entries ? 1 : 0;
   cqe[kMlx5CqeOpOwn] = static_cast<uint8_t>(kind << 4 | owner);
   // 128-byte entries have the CQE in their second half. The owner bit goes last.
@@ -604,7 +633,6 @@ bool Mlx5Model::Encode(CqFacts& cq, const NativeCompletion& native) {
   std::memcpy(at, cqe, kMlx5CqeOpOwn);
   __atomic_store_n(at + kMlx5CqeOpOwn, cqe[kMlx5CqeOpOwn], __ATOMIC_RELEASE);
   ++q.next;
-  return true;
 }
 
 }  // namespace
