@@ -266,26 +266,42 @@ ExitStatus Bench(const BenchArguments& arguments) {
 #ifndef NDEBUG
   Print("This build is not optimised: the figures say little. ./qpexam bench builds with -O2.\n");
 #endif
+  std::vector<ProviderInfo> providers;
+  if (arguments.providers.empty()) {
+    for (const ProviderInfo& info : AllProviders()) {
+      if (info.in_check && info.why_unavailable.empty()) providers.push_back(info);
+    }
+  }
+  for (const std::string& name : arguments.providers) {
+    ProviderInfo info;
+    std::string why;
+    if (!FindProvider(name, &info, &why)) {
+      Say(why);
+      return kUsage;
+    }
+    if (!info.why_unavailable.empty()) {
+      Say(info.name + ": " + info.why_unavailable);
+      return info.why_is_setup ? kSetupIncomplete : kNoProvider;
+    }
+    providers.push_back(info);
+  }
   Print(fmt::format("Posting: batches of {} RDMA writes of one SGE of 64 bytes, time a request\n",
                     kBatch));
-  for (const ProviderInfo& info : AllProviders()) {
-    if (!info.in_check || !info.why_unavailable.empty()) continue;
+  for (const ProviderInfo& info : providers) {
     std::string why;
     std::unique_ptr<DeviceSession> session = OpenProvider(info, &why);
     if (session) Posting(session.get(), info.name, arguments.seconds, &report);
   }
 
   Print("\nA life: pd, mr, 2 cq, 2 qp to RTS, 47 requests, and the end of all of it\n");
-  for (const ProviderInfo& info : AllProviders()) {
-    if (!info.in_check || !info.why_unavailable.empty()) continue;
+  for (const ProviderInfo& info : providers) {
     std::string why;
     std::unique_ptr<DeviceSession> session = OpenProvider(info, &why);
     if (session) LifeCycle(session.get(), info.name, arguments.seconds, &report);
   }
 
   Print("\nPrograms of 20 calls, run and judged, objects kept, on one core\n");
-  for (const ProviderInfo& info : AllProviders()) {
-    if (!info.in_check || !info.why_unavailable.empty()) continue;
+  for (const ProviderInfo& info : providers) {
     std::string why;
     std::unique_ptr<DeviceSession> session = OpenProvider(info, &why);
     if (!session) continue;

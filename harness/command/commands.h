@@ -118,6 +118,7 @@ struct FuzzArguments {
 ExitStatus Fuzz(const FuzzArguments& arguments);
 
 struct BenchArguments {
+  std::vector<std::string> providers;  // empty: those that `check` runs
   std::string json;
   double seconds = 0.5;  // of each figure
 };

@@ -758,6 +758,7 @@ int CommandHandler::CreateQpFrom(const ib_uverbs_ex_create_qp& request,
   made->srq = srq;
   QpFacts& f = made->facts;
   f.number = NewQpNumber();
+  f.number_bits = model().traits().qp_number_bits;
   f.type = *type;
   f.cap.max_send_wr = request.max_send_wr;
   f.cap.max_recv_wr = request.is_srq ? 0 : request.max_recv_wr;

@@ -89,6 +89,7 @@ struct SrqFacts {
 
 struct QpFacts {
   uint32_t number = 0;
+  uint32_t number_bits = 24;  // of any QP of such a device
   model::QpType type{};
   ibv_qp_cap cap = {};  // in: asked for; out: granted
   bool signal_all = false;

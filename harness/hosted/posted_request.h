@@ -49,6 +49,10 @@ struct Difference {
   std::string what;
 };
 
+// Gather or scatter lists, but for elements of length 0, which mean nothing.
+void CompareSges(const std::vector<model::Sge>& posted, const std::vector<model::Sge>& found,
+                 std::vector<Difference>* out);
+
 // Compares in the terms of the API: elements of length 0 mean nothing, flags are compared where
 // they have a meaning. Addresses and keys are not printed.
 std::vector<Difference> Compare(const PostedRequest& posted, const QpFacts& qp,

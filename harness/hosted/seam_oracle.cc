@@ -55,26 +55,44 @@ class Entries {
     size_t size = 0;
     std::array<uint8_t, 128> bytes;
   };
-  void Add(const Entry& entry) { entries_.push_back(entry); }
+  void Add(const Entry& entry) {
+    // Room for more at the end, rather than a queue of many small blocks.
+    if (first_ > 0 && first_ * 2 > entries_.size()) {
+      entries_.erase(entries_.begin(), entries_.begin() + first_);
+      first_ = 0;
+    }
+    entries_.push_back(entry);
+  }
   // The entry, which is then forgotten; of a send queue with all before it.
   std::optional<Entry> Take(uint32_t index, bool in_order) {
-    auto it = std::find_if(entries_.begin(), entries_.end(),
+    auto it = std::find_if(entries_.begin() + first_, entries_.end(),
                            [index](const Entry& e) { return e.index == index; });
     if (it == entries_.end()) return std::nullopt;
     Entry entry = *it;
-    entries_.erase(in_order ? entries_.begin() : it, it + 1);
+    if (in_order || it == entries_.begin() + first_) {
+      first_ = it + 1 - entries_.begin();
+      if (first_ == entries_.size()) Clear();
+    } else {
+      entries_.erase(it);
+    }
     return entry;
   }
-  void Clear() { entries_.clear(); }
-  // The device is done with the entry, which it will not read again.
+  void Clear() {
+    entries_.clear();
+    first_ = 0;
+  }
+  // The device is done with the entry, which it will not read again; as a rule it is a late one.
   void Done(uint32_t index) {
-    for (Entry& e : entries_) {
-      if (e.index == index) e.at = nullptr;
+    for (size_t i = entries_.size(); i > first_; --i) {
+      if (entries_[i - 1].index != index) continue;
+      entries_[i - 1].at = nullptr;
+      return;
     }
   }
   // An entry whose bytes are no more what was handed over; told of once.
   const Entry* Altered() {
-    for (Entry& e : entries_) {
+    for (size_t i = first_; i < entries_.size(); ++i) {
+      Entry& e = entries_[i];
       if (e.at == nullptr || std::memcmp(e.at, e.bytes.data(), e.size) == 0) continue;
       e.at = nullptr;
       return &e;
@@ -83,7 +101,8 @@ class Entries {
   }
 
  private:
-  std::deque<Entry> entries_;
+  std::vector<Entry> entries_;
+  size_t first_ = 0;  // those before it are forgotten
 };
 
 struct WatchedQueue {
@@ -99,6 +118,15 @@ struct WatchedQp {
   Entries send_entries;
   WatchedQueue receive;
 
+  // As if new, but for its memory. False: it has too much of that to be kept, or is in use.
+  bool Clear() {
+    original = {};
+    region_count = 0;
+    send_entries.Clear();
+    receive.posted.clear();
+    receive.entries.Clear();
+    return region.size() <= 256 && postings.empty();
+  }
   PostedRequest* Last() { return region_count > 0 ? &region[region_count - 1] : nullptr; }
   PostedRequest& Next() {
     if (region_count == region.size()) region.emplace_back();
@@ -123,6 +151,13 @@ struct WatchedCq {
   unsigned polls_open = 0;
   bool shared = false;
 
+  bool Clear() {
+    original = {};
+    written.clear();
+    announced = 0;
+    shared = false;
+    return polls_open == 0;
+  }
   // The number behind the last entry that is there to be polled.
   uint64_t VisibleEnd() const {
     for (const WrittenCqe& w : written) {
@@ -161,7 +196,7 @@ class SeamOracle::Impl {
   }
   WatchedQp* QpLocked(const void* qp) {
     std::unique_ptr<WatchedQp>& slot = qps[qp];
-    if (slot == nullptr) slot = std::make_unique<WatchedQp>();
+    if (slot == nullptr) slot = Another(&spare_qps);
     return slot.get();
   }
   WatchedCq* Cq(const void* cq) {
@@ -170,8 +205,23 @@ class SeamOracle::Impl {
   }
   WatchedCq* CqLocked(const void* cq) {
     std::unique_ptr<WatchedCq>& slot = cqs[cq];
-    if (slot == nullptr) slot = std::make_unique<WatchedCq>();
+    if (slot == nullptr) slot = Another(&spare_cqs);
     return slot.get();
+  }
+  template <typename T>
+  static std::unique_ptr<T> Another(std::vector<std::unique_ptr<T>>* spare) {
+    if (spare->empty()) return std::make_unique<T>();
+    std::unique_ptr<T> object = std::move(spare->back());
+    spare->pop_back();
+    return object;
+  }
+  template <typename T>
+  static void End(std::unordered_map<const void*, std::unique_ptr<T>>* all, uint64_t object,
+                  std::vector<std::unique_ptr<T>>* spare) {
+    auto it = all->find(reinterpret_cast<const void*>(object));
+    if (it == all->end()) return;
+    if (spare->size() < kMostSpare && it->second->Clear()) spare->push_back(std::move(it->second));
+    all->erase(it);
   }
   AttachedContext& Context(ibv_context* context) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -250,6 +300,12 @@ class SeamOracle::Impl {
   std::unordered_map<const void*, std::unique_ptr<WatchedQp>> qps;
   std::unordered_map<const void*, std::unique_ptr<WatchedCq>> cqs;
   std::unordered_map<const void*, WatchedQueue> srqs;
+  // What ended, for what is made next: a watched object owns many small pieces of memory, and under
+  // a sanitizer each allocation is dear.
+  static constexpr size_t kMostSpare = 64;
+  std::vector<std::unique_ptr<WatchedQp>> spare_qps;
+  std::vector<std::unique_ptr<WatchedCq>> spare_cqs;
+  std::vector<std::vector<model::Sge>> spare_sges;
   std::unordered_map<const void*, AttachedContext> contexts;
   std::vector<SeamFinding> found;
   std::set<std::string> seen;
@@ -644,6 +700,11 @@ int PostReceives(WatchedQueue* queue, ibv_recv_wr* list, ibv_recv_wr** bad, cons
       queue->posted.emplace_back();
       PostedReceive& r = queue->posted.back();
       r.wr_id = wr->wr_id;
+      if (!g_oracle->spare_sges.empty()) {
+        r.sge = std::move(g_oracle->spare_sges.back());
+        g_oracle->spare_sges.pop_back();
+        r.sge.clear();
+      }
       for (int i = 0; i < wr->num_sge; ++i) {
         r.sge.push_back(
             {wr->sg_list[i].addr, wr->sg_list[i].length, model::Lkey(wr->sg_list[i].lkey)});
@@ -1070,19 +1131,10 @@ void SeamOracle::OnReceive(const Queue& queue, const DecodedReceive& decoded) {
   std::string text;
   for (const std::string& complaint : decoded.complaints) text += complaint + "; ";
   if (decoded.carries_wr_id && decoded.wr_id != posted.wr_id) text += "wr_id differs; ";
-  auto drop = [](std::vector<model::Sge>* list) {
-    list->erase(std::remove_if(list->begin(), list->end(),
-                               [](const model::Sge& s) { return s.length == 0; }),
-                list->end());
-  };
-  std::vector<model::Sge> want = posted.sge, got = decoded.sge;
-  drop(&want);
-  drop(&got);
-  const bool same = want.size() == got.size() &&
-                    std::equal(want.begin(), want.end(), got.begin(), [](auto& a, auto& b) {
-                      return a.addr == b.addr && a.length == b.length && a.lkey == b.lkey;
-                    });
-  if (!same) text += "the SGEs differ; ";
+  std::vector<Difference> differences;
+  CompareSges(posted.sge, decoded.sge, &differences);
+  impl_->spare_sges.push_back(std::move(posted.sge));
+  if (!differences.empty()) text += "the SGEs differ; ";
   if (text.empty()) return;
   text.resize(text.size() - 2);
   impl_->FindLocked("wqe", "WR-SGE-001", fmt::format("receive wr_id={:#x}: {}", posted.wr_id, text),
@@ -1149,7 +1201,7 @@ void SeamOracle::OnQpReset(const QpFacts& qp) {
 void SeamOracle::OnQpEnds(const QpFacts& qp) {
   OnQpReset(qp);
   std::lock_guard<std::mutex> lock(impl_->mutex);
-  impl_->qps.erase(reinterpret_cast<const void*>(qp.sq.library_object));
+  Impl::End(&impl_->qps, qp.sq.library_object, &impl_->spare_qps);
 }
 
 void SeamOracle::OnSrqEnds(const SrqFacts& srq) {
@@ -1159,7 +1211,7 @@ void SeamOracle::OnSrqEnds(const SrqFacts& srq) {
 
 void SeamOracle::OnCqEnds(const CqFacts& cq) {
   std::lock_guard<std::mutex> lock(impl_->mutex);
-  impl_->cqs.erase(reinterpret_cast<const void*>(cq.queue.library_object));
+  Impl::End(&impl_->cqs, cq.queue.library_object, &impl_->spare_cqs);
 }
 
 void SeamOracle::OnMisuse(std::string_view kind, const std::string& what) {

@@ -30,7 +30,6 @@ const Expectation kExpectations[] = {
     {"hns", {"hns-16", "", "", "wqe", "WR-SGE-001", "ATOMIC_CMP_AND_SWP wr_id=0x1 (2 SGEs"}},
     {"hns", {"hns-fence-builder", "", "", "wqe", "WR-SAMPLE-002", "flags 0x"}},
     {"hns", {"hns-record-after-reset", "", "", "residue", "WR-ATOM-006", "a receive that no call"}},
-    {"efa", {"efa-qpn-16-bits", "", "", "wqe", "WR-UD-001", "remote_qpn differs"}},
     {"rxe", {"rxe-01", "", "65.0", "wqe", "", "dma.length is"}},
     {"rxe", {"rxe-04", "", "65.0", "lock", "WR-CQX-002", "releases a lock"}},
     {"rxe", {"rxe-inline-flag", "", "", "wqe", "", "IBV_SEND_INLINE is not set"}},
