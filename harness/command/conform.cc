@@ -112,6 +112,7 @@ void Fill(const conform::SuiteRun& run, ProviderReport* report) {
       report->findings.push_back(std::move(f));
     }
     const std::string group = GroupOf(test.clauses.empty() ? "" : test.clauses.begin()->first);
+    report->Group(group).nanoseconds += test.microseconds * 1000;
     Counts& counts = report->Group(group).counts;
     ++counts.tests;
     if (test.outcome == "skip") ++counts.skipped;

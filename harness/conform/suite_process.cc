@@ -112,6 +112,7 @@ void ParseResults(const std::string& text, SuiteRun* run) {
     }
     test.notes = json.value("notes", std::vector<std::string>());
     test.reaches = json.value("reaches", std::vector<std::string>());
+    test.microseconds = json.value("us", uint64_t{0});
     found.emplace_back(json.value("index", size_t{0}), std::move(test));
   }
   // Several processes may have written them.

@@ -7,6 +7,7 @@
 #define QPEXAM_HARNESS_CONFORM_SUITE_PROCESS_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -27,6 +28,7 @@ struct TestResult {
   std::map<std::string, ClauseResult> clauses;
   std::vector<std::string> notes;
   std::vector<std::string> reaches;  // faults whose place the test reached, when that was asked
+  uint64_t microseconds = 0;         // real ones; 0 for what crashed or hung
 };
 
 struct SuiteRun {
