@@ -9,9 +9,11 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree as ET
 
@@ -144,6 +146,57 @@ class Conform(unittest.TestCase):
         for name in ("c.json", "d.json"):
             self.qpexam(0, "check", "--provider=reference", "--filter=build", f"--json={name}")
         self.assertEqual(without_timing(self.path("c.json")), without_timing(self.path("d.json")))
+
+    # --- ends that nobody planned ---
+
+    def start(self, *arguments):
+        """Starts a run of the suites; also the folder by which its processes are told."""
+        folder = tempfile.mkdtemp(dir=self.folder)
+        started = subprocess.Popen([QPEXAM, *arguments], cwd=self.folder, env={**os.environ, "TMPDIR": folder},
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                   text=True)
+        return started, folder
+
+    def await_processes(self, folder, good):
+        """Waits until `good` holds for the number of processes of the suites whose results lie in `folder`."""
+        count = -1
+        for _ in range(600):
+            count = 0
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    with open(f"/proc/{pid}/cmdline", "rb") as file:
+                        count += folder.encode() in file.read()
+                except OSError:
+                    pass
+            if good(count):
+                return
+            time.sleep(0.1)
+        self.fail(f"{count} processes")
+
+    def test_no_child_outlives_a_killed_run(self):
+        # Supervisor, worker, and the test's own child, which hangs.
+        run, folder = self.start("conform", "--provider=faulty:failed-complete-keeps-lock",
+                                 "--filter=Crit.FailedCompleteReleasesTheRegion/too_many_sges")
+        self.await_processes(folder, lambda count: count >= 3)
+        run.kill()
+        run.communicate()
+        self.await_processes(folder, lambda count: count == 0)
+
+    def test_an_interrupt_leaves_a_report(self):
+        run, folder = self.start("conform", "--effort=full", "--json=interrupted.json")
+        self.await_processes(folder, lambda count: count >= 2)
+        run.send_signal(signal.SIGINT)
+        out, _ = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 130, out)
+        self.assertIn("interrupted; this is what was found until then", out)
+        self.fits("interrupted.json")
+        self.assertTrue(self.load("interrupted.json")["interrupted"])
+        self.await_processes(folder, lambda count: count == 0)
+
+    def test_a_full_disk_is_said_and_costs_only_the_file(self):
+        out = self.qpexam(2, "conform", f"--provider={FAULT}", f"--filter={FAULT_FILTER}", "--json=/dev/full")
+        self.assertIn("/dev/full: not all could be written: ", out)
+        self.assertRegex(out, rf"(?m)^violation {FAULT_CLAUSE} in {FAULT_FILTER}: ")
 
     # --- expectations ---
 
