@@ -174,8 +174,8 @@ expect 2 'one program' "$qpexam" run good.qpx ugly.qpx --trace=t2
 expect 2 '^good.qpx: conforms$' "$qpexam" run good.qpx unknown.qpx
 
 # --- fuzz: the same seed, the same run; a fault is found, made short, kept, and not found again ---
-expect 0 'no findings' "$qpexam" fuzz --runs=150 --seconds=60 --output=f0
-expect 0 'continuing seed 1 at program 150' "$qpexam" fuzz --runs=50 --seconds=60 --output=f0
+expect 0 'no findings' "$qpexam" fuzz --runs=1500 --seconds=60 --output=f0
+expect 0 'continuing seed 1 at program 1500' "$qpexam" fuzz --runs=500 --seconds=60 --output=f0
 for run in f1 f2; do
   expect 1 'WR-' "$qpexam" fuzz --provider=faulty:flags-of-previous-request --runs=600 --seconds=60 --output=$run \
     --until=finding

@@ -652,6 +652,15 @@ bool Judge::Impl::Fits(const Request& r, const QpState& to, const SeenCompletion
   return true;
 }
 
+// Whether an unreliable service that loses nothing delivers it.
+bool Judge::Impl::MustArrive(const Request& r, const QpState& sender, const QpState& to) const {
+  return r.sure && r.epoch == epoch_ && r.facts.receive == model::ReceiveFact::kReady &&
+         r.facts.remote == model::RemoteFault::kNone &&
+         r.facts.path == model::PathFact::kReachable && !r.facts.qkey_mismatch &&
+         !r.facts.ah_of_other_pd && r.length <= uint64_t{1} << 31 &&
+         (to.type != QpType::kUd || r.length <= sender.path_mtu);
+}
+
 Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* ambiguous) {
   *ambiguous = false;
   const auto self = static_cast<Index>(&qp - qps_.begin());
@@ -669,6 +678,7 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
   Request* nearest = nullptr;  // would have been next
   QpState* from = nullptr;
   int fitting = 0;
+  bool best_must = false;
   for (QpState& sender : qps_) {
     if (sender.messages.size() == sender.delivered) continue;
     const bool by_address = model::NeedsAddress(qp.type);
@@ -695,12 +705,15 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
       }
       if (Fits(r, qp, wc)) {
         ++fitting;
-        if (best == nullptr) {
+        // Of datagrams that look alike the one that must come is taken to have come.
+        const bool must = by_address && !best_must && MustArrive(r, sender, qp);
+        if (best == nullptr || must) {
           best = &r;
           from = &sender;
+          best_must = must;
         }
         if (in_order) break;
-        if (fitting > 1) break;
+        if (fitting > 1 && (best_must || !by_address)) break;
       }
       if (in_order) break;
       // What was sent before may have been dropped; this one must have come.
@@ -709,7 +722,7 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
         break;
       }
     }
-    if (fitting > 1) break;
+    if (fitting > 1 && (best_must || !model::NeedsAddress(qp.type))) break;
   }
   if (fitting > 1) *ambiguous = true;
   Request* taken = best ? best : nearest;
@@ -1045,16 +1058,11 @@ void Judge::Impl::CheckAbsentReceives(QpState& qp) {
           !(Is(r.qpn.object, ObjectKind::kQp) && Qp(r.qpn.object) == &qp && r.qpn.flip == 0)) {
         continue;
       }
-      const bool ready = r.sure && r.facts.receive == model::ReceiveFact::kReady &&
-                         r.facts.remote == model::RemoteFault::kNone &&
-                         r.facts.path == model::PathFact::kReachable && !r.facts.qkey_mismatch &&
-                         !r.facts.ah_of_other_pd && r.length <= uint64_t{1} << 31 &&
-                         (qp.type != QpType::kUd || r.length <= sender.path_mtu);
       bool due;
       if (model::IsReliable(sender.type)) {
         due = r.fate == Fate::kDone || (r.fate == Fate::kOutstanding && r.sure && r.id < limit);
       } else {
-        due = ready && r.epoch == epoch_ &&
+        due = MustArrive(r, sender, qp) &&
               (r.fate == Fate::kDone || (r.fate == Fate::kOutstanding && r.id < limit));
       }
       if (!due) {

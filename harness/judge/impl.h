@@ -190,6 +190,7 @@ class Judge::Impl {
   void UnknownSend(QpState& qp, const SeenCompletion& wc);
   bool UnknownReceive(QpState& qp, const SeenCompletion& wc);
   bool TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** taken, bool* vanished);
+  bool MustArrive(const Request& r, const QpState& sender, const QpState& to) const;
   Request* TakeMessage(QpState& qp, const SeenCompletion& wc, bool* ambiguous);
   bool Fits(const Request& r, const QpState& to, const SeenCompletion& wc) const;
   void Deliver(QpState& qp, Receive& receive, const SeenCompletion& wc, Request* message);

@@ -32,6 +32,22 @@ uint32_t Memory::NewPage(const Block& block, uint64_t page) {
   return at + 1;
 }
 
+void Memory::AddFill(uint64_t start, uint64_t size, uint8_t fill) {
+  fills_.push_back({start, start + size, fill});
+  // Cells that something has looked at before the region was made.
+  for (uint64_t cell = start / 8; cell_count_ != 0 && cell * 8 < start + size; ++cell) {
+    if (pages_[blocks_[0].pages + (cell >> kPageShift)] == 0) {
+      cell |= kPageMask;
+      continue;
+    }
+    Cell* known = Find(0, cell);
+    if (known == nullptr) continue;
+    const uint64_t end = std::min<uint64_t>(8, start + size - cell * 8);
+    SetValue(*known, fill * 0x0101010101010101ull, RangeMask(0, static_cast<unsigned>(end)), 0);
+    known->seen = known->value;
+  }
+}
+
 uint64_t Memory::InitialValue(uint64_t cell) const {
   const uint64_t from = cell * 8, to = from + 8;
   auto it = std::upper_bound(fills_.begin(), fills_.end(), from,

@@ -93,9 +93,7 @@ class Memory {
   // A stretch of memory of its own, all zero; returns its number.
   uint32_t AddBlock(uint64_t size);
   // Bytes that hold `fill` before anything happens to them. Stretches of block 0, ascending.
-  void AddFill(uint64_t start, uint64_t size, uint8_t fill) {
-    fills_.push_back({start, start + size, fill});
-  }
+  void AddFill(uint64_t start, uint64_t size, uint8_t fill);
   uint64_t InitialValue(uint64_t cell) const;
   const Block& block(uint32_t b) const { return blocks_[b]; }
   uint32_t block_count() const { return static_cast<uint32_t>(blocks_.size()); }

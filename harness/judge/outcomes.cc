@@ -242,6 +242,7 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
   if (!shared && qp.type == QpType::kRc) {
     const uint32_t ahead = r.message - qp.delivered;
     const uint64_t at = uint64_t{rq->head} + ahead;
+    if (!peer->ghosts.empty()) *open = true;  // messages of a former life may have taken some
     if (at >= rq->posted.size()) return ReceiveFact::kNone;
     const Receive& receive = rq->posted[at];
 

@@ -101,7 +101,14 @@ void Judge::Impl::Step(const Event& event) {
       Abort(*call_, event);
     }
   }
-  if (event.ran != Ran::kDone) return;
+  if (event.ran != Ran::kDone) {
+    // A list of which one request could not be spelled is not posted at all.
+    if (call_->kind == CallKind::kPostSend || call_->kind == CallKind::kRecv ||
+        call_->kind == CallKind::kSrqRecv) {
+      list_of_ = kNoObject;
+    }
+    return;
+  }
   const Call& call = *call_;
   if (event.lints.count && !options_.lints_expected) {
     for (const char* clause : trace_->LintsOf(event)) {

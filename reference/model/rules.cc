@@ -452,10 +452,20 @@ OutcomeSet RequestOutcomes(const RequestFacts& f) {
                {LocalError(IBV_WC_LOC_LEN_ERR, AfterSendError(f.type), "WR-SGE-008"), whole});
   }
   if (f.no_read_resources && Info(f.op).is_read_or_atomic) {
-    return Set("WR-BUILD-012", ChoicePoint::kNoReadResources,
-               {Success("WR-BUILD-012"),
-                LocalError(IBV_WC_LOC_QP_OP_ERR, AfterSendError(f.type), "WR-BUILD-012"),
-                NoProgress("WR-BUILD-012")});
+    const OutcomeSet own =
+        Set("WR-BUILD-012", ChoicePoint::kNoReadResources,
+            {Success("WR-BUILD-012"),
+             LocalError(IBV_WC_LOC_QP_OP_ERR, AfterSendError(f.type), "WR-BUILD-012"),
+             NoProgress("WR-BUILD-012")});
+    // Executed in spite of that, it may meet what else is wrong with it.
+    RequestFacts rest = f;
+    rest.no_read_resources = false;
+    const OutcomeSet executed = RequestOutcomes(rest);
+    if (executed.count == 1 && executed.member[0].completes &&
+        executed.member[0].status == IBV_WC_SUCCESS) {
+      return own;
+    }
+    return Join(executed, own);
   }
 
   const OutcomeSet wire = f.path != PathFact::kReachable ? PathOutcomes(f)

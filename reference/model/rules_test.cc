@@ -362,6 +362,8 @@ TEST(RulesTest, Resources) {  // WR-BUILD-012, WR-RESP-013, WR-SGE-008
   RequestFacts f = Facts(Operation::kRdmaRead, kRC);
   f.no_read_resources = true;
   EXPECT_EQ(Lines(f), "OK whole | LOC_QP_OP none req=ERR | OPEN none");
+  f.remote = RemoteFault::kUnknownKey;
+  EXPECT_EQ(Lines(f), "REM_ACCESS none req=ERR resp=ERR | LOC_QP_OP none req=ERR | OPEN none");
   f = Facts(Operation::kRdmaRead, kRC);
   f.exceeds_dest_rd_atomic = true;
   EXPECT_EQ(Lines(f), "OK whole | REM_INV_REQ none req=ERR resp=ERR");
