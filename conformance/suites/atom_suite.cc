@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 
 #include "conformance/fixture/bad.h"
 #include "conformance/fixture/bed.h"
+#include "conformance/fixture/isolate.h"
 #include "conformance/fixture/options.h"
 #include "conformance/fixture/pair.h"
 #include "conformance/fixture/post.h"
@@ -364,6 +366,48 @@ QPX_TEST(Atom, OneQpsErrorsLeaveAnotherAlone, "WR-ATOM-009") {
     std::string problem = Differs(mine, {one.wr.id, two.wr.id}) + traffic.Check(one);
     problem += Differs(Await(good.b.recv_cq, 1), {two.wr.id}) + traffic.Check(two);
     ASSERT_CLAUSE("WR-ATOM-009", problem.empty()) << "beside a failing QP: " << problem;
+  }
+}
+
+// Two regions of one thread, on two QPs, built by turns; empty, or what went wrong. Refused:
+// nullopt.
+std::optional<std::string> BuildByTurns(Bed& bed, Setter setter) {
+  PairOptions options;
+  options.inline_data = 64;
+  Pair& first = bed.Connect(options);
+  Pair& second = bed.Connect(options);
+  Traffic one(bed, first), two(bed, second);
+  std::vector<Flight> of_one, of_two;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    of_one.push_back(one.Make(Op::kWrite, id, Shape{setter, 40, 1}));
+    of_two.push_back(two.Make(Op::kWrite, 10 + id, Shape{setter, 40, 1}));
+  }
+  ibv_wr_start(first.a.ex);
+  ibv_wr_start(second.a.ex);
+  for (std::size_t i = 0; i < of_one.size(); ++i) {
+    Build(first.a, of_one[i].wr);
+    Build(second.a, of_two[i].wr);
+  }
+  const int error_two = ibv_wr_complete(second.a.ex);
+  const int error_one = ibv_wr_complete(first.a.ex);
+  if (error_one != 0 || error_two != 0) return std::nullopt;
+  return one.Finish(of_one) + two.Finish(of_two);
+}
+
+QPX_TEST(Atom, TwoOpenRegionsKeepTheirData, "WR-ATOM-009") {
+  // That a thread can hold two regions is only a SHOULD (WR-CRIT-010): tried where it may block.
+  const ChildResult tried = RunInChild(20, [](Bed& bed) {
+    return BuildByTurns(bed, Setter::kSge).has_value() ? std::string() : "refused";
+  });
+  if (tried.end != ChildResult::End::kReturned || !tried.text.empty()) {
+    throw NotApplicable{"one thread cannot hold two regions: " + tried.text};
+  }
+  PairOptions options;
+  options.inline_data = 64;
+  for (const Setter setter : WorkingSetters(bed(), options, Op::kWrite, 40)) {
+    const std::optional<std::string> problem = BuildByTurns(bed(), setter);
+    EXPECT_CLAUSE("WR-ATOM-009", !problem.has_value() || problem->empty())
+        << Name(setter) << ": " << *problem;
   }
 }
 

@@ -408,6 +408,29 @@ QPX_TEST(Comp, SigAllMakesOneEach, "WR-COMP-014") {
   EXPECT_CLAUSE("WR-COMP-014", Quiet(pair.a.send_cq).empty()) << "a completion too many";
 }
 
+QPX_TEST_P(Comp, SigAllHoldsForEveryOperation, OpsOf(Transport::kRc), "WR-COMP-014") {
+  if (!facts().Has(param))
+    throw NotApplicable{std::string("the device has no ") + Info(param).name};
+  PairOptions options;
+  options.ops = Info(param).bit;
+  if (param == Op::kLocalInv) options.ops |= Info(Op::kBindMw).bit;
+  options.peer_ops = Bits({Op::kSend});
+  if (param == Op::kSendInv) options.peer_ops |= Info(Op::kBindMw).bit;
+  options.sig_all = true;
+  Pair& pair = bed().Connect(options);
+  Traffic traffic(bed(), pair);
+  // Each shows that the one before made no completion too many.
+  uint64_t id = 0;
+  for (const unsigned flags : {0u, static_cast<unsigned>(IBV_SEND_SIGNALED), 0u}) {
+    Flight flight = traffic.Make(param, ++id);
+    flight.wr.flags = flags;
+    ASSERT_CLAUSE("WR-COMP-014", Post(pair.a, flight.wr) == 0);
+    const std::vector<ibv_wc> wcs = Await(pair.a.send_cq, 1);
+    ASSERT_CLAUSE("WR-COMP-014", Differs(wcs, {id}).empty())
+        << Info(param).name << " with wr_flags " << flags << ": " << Describe(wcs);
+  }
+}
+
 QPX_TEST(Comp, APolledCompletionIsGone, "WR-COMP-015") {
   Pair& pair = RcPair(0, 64);
   Traffic traffic(bed(), pair);

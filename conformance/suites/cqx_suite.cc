@@ -196,6 +196,37 @@ QPX_TEST(Cqx, EverySubsetOfFieldsReadsRight, "WR-CQX-004") {
   if (subsets == 0) throw NotApplicable{"ibv_create_cq_ex refuses every set of fields"};
 }
 
+// A message with an immediate and one without, read in one batch where both are there.
+QPX_TEST(Cqx, FlagsAreThoseOfTheCurrentCompletion, "WR-CQX-004") {
+  ibv_cq_ex* cq = CqEx(16, kUsual);
+  PairOptions options;
+  options.ops = Bits({Op::kSend, Op::kSendImm});
+  options.recv_cq = ibv_cq_ex_to_cq(cq);
+  Pair& pair = bed().Connect(options);
+  Traffic traffic(bed(), pair);
+  std::vector<Wr> wrs;
+  for (uint64_t id = 1; id <= 6; ++id) {
+    wrs.push_back(traffic.Make(id % 2 == 1 ? Op::kSendImm : Op::kSend, id).wr);
+  }
+  ASSERT_CLAUSE("WR-CQX-004", Post(pair.a, wrs) == 0);
+  ASSERT_CLAUSE("WR-CQX-004", Await(pair.a.send_cq, 6).size() == 6);
+  clock().Pass(10ms);  // the receives are there, as well
+  uint64_t next = 1;
+  clock().Until(clock().Limit(20s), [&] {
+    if (Start(cq) != 0) return false;
+    do {
+      const bool with_imm = (ibv_wc_read_wc_flags(cq) & IBV_WC_WITH_IMM) != 0;
+      EXPECT_CLAUSE("WR-CQX-004", cq->wr_id == next) << cq->wr_id << " in place of " << next;
+      EXPECT_CLAUSE("WR-CQX-004", with_imm == (next % 2 == 1))
+          << "message " << next << (with_imm ? " has" : " lacks") << " IBV_WC_WITH_IMM";
+      ++next;
+    } while (ibv_next_poll(cq) == 0);
+    ibv_end_poll(cq);
+    return next > 6;
+  });
+  EXPECT_CLAUSE("WR-CQX-004", next == 7) << next - 1 << " of 6 completions";
+}
+
 QPX_TEST(Cqx, InvalidatedKeyInHostOrder, "WR-CQX-005") {
   ibv_cq_ex* cq = CqEx(16, kUsual);
   PairOptions options;

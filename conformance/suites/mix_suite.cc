@@ -241,6 +241,50 @@ QPX_TEST_P(Mix, BothApisHaveTheSameEffect, PlainCells(), "WR-MIX-004") {
   }
 }
 
+// What a datagram of a region may do, one of a list may: each has its own destination.
+QPX_TEST(Mix, EachDatagramOfAListHasItsOwnDestination, "WR-MIX-004", "WR-UD-001") {
+  PairOptions options;
+  options.transport = Transport::kUd;
+  options.ops = Bits({Op::kSend});
+  std::vector<Pair*> pairs;
+  for (int i = 0; i < 3; ++i) pairs.push_back(&bed().Connect(options));
+  Memory& from = bed().Mem(6 * 64);
+  Memory& into = bed().Mem(6 * 128);
+  uint64_t next = 1;
+  const std::string problem = Persist(Transport::kUd, [&]() -> std::string {
+    std::vector<Wr> wrs;
+    std::vector<uint64_t> ids;
+    for (uint32_t i = 0; i < 6; ++i) {
+      const Pair& to = *pairs[i % 3];
+      Wr wr;
+      wr.id = next++;
+      if (PostRecv(pairs[i % 3]->b, wr.id, {into.sge(i * 128, 128)}) != 0) return "no receive";
+      from.Pattern(i * 64, 64, wr.id);
+      wr.sge = {from.sge(i * 64, 64)};
+      wr.ud = UdAddress{to.a.to_peer, to.a.peer_qpn, to.b.qkey};
+      ids.push_back(wr.id);
+      wrs.push_back(wr);
+    }
+    if (PostSend(pairs[0]->a, wrs) != 0) return "";  // WR-MIX-003
+    if (std::string bad = Differs(Await(pairs[0]->a.send_cq, 6), ids); !bad.empty()) {
+      return "sender: " + bad;
+    }
+    for (uint32_t k = 0; k < 3; ++k) {
+      const std::vector<ibv_wc> wcs = Await(pairs[k]->b.recv_cq, 2, 3s);
+      if (std::string bad = Differs(wcs, {ids[k], ids[k + 3]}); !bad.empty()) {
+        return "peer " + std::to_string(k) + ": " + bad;
+      }
+      for (const uint32_t i : {k, k + 3}) {
+        if (!into.HasPattern(i * 128 + 40, 64, ids[i])) {
+          return "message " + std::to_string(i) + " has wrong bytes";
+        }
+      }
+    }
+    return "";
+  });
+  EXPECT_CLAUSE("WR-MIX-004", problem.empty()) << problem;
+}
+
 QPX_TEST(Mix, BadRequestsFailThroughBoth, "WR-MIX-004") {
   bool succeeded[2];
   for (const Api api : {Api::kRegion, Api::kPostSend}) {

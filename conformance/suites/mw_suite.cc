@@ -209,6 +209,39 @@ QPX_TEST(Mw, RightsAreThoseOfTheWindow, "WR-MW-004") {
   }
 }
 
+// Bound, invalidated, bound again with less: nothing of the first binding is left.
+QPX_TEST(Mw, ABindingHasNothingOfTheOneBefore, "WR-MW-004") {
+  struct Case {
+    Op op;
+    uint32_t offset;
+    bool allowed;
+    const char* name;
+  };
+  for (const Case& c : {Case{Op::kRead, 192, true, "READ inside"},
+                        Case{Op::kWrite, 192, false, "WRITE, a right of the first binding"},
+                        Case{Op::kRead, 64, false, "READ in the first binding's range"}}) {
+    Pair& pair = WindowPair();
+    Memory& memory = bed().MemAll(512);
+    memory.Fill(0xee);
+    uint32_t rkey;
+    ibv_mw* mw = Bound(pair, memory, &rkey);
+    if (Do(pair.a, Invalidate(rkey), "WR-MW-009").status != IBV_WC_SUCCESS) {
+      throw SetUpFailed{"a plain LOCAL_INV"};
+    }
+    mw->rkey = rkey;  // the caller tracks the key (WR-MW-003)
+    const uint32_t again = ibv_inc_rkey(rkey);
+    const ibv_wc wc =
+        Do(pair.a, Bind(mw, again, memory.mr(), memory.address(192), 64, IBV_ACCESS_REMOTE_READ),
+           "WR-MW-004");
+    ASSERT_CLAUSE("WR-MW-004", wc.status == IBV_WC_SUCCESS) << ibv_wc_status_str(wc.status);
+    const ibv_wc_status status =
+        Access(pair, c.op, again, memory.address(c.offset), 8, "WR-MW-004");
+    EXPECT_CLAUSE("WR-MW-004", (status == IBV_WC_SUCCESS) == c.allowed)
+        << c.name << ": " << ibv_wc_status_str(status);
+    EXPECT_CLAUSE("WR-MW-004", memory.Is(0, 512, 0xee)) << c.name << " changed memory";
+  }
+}
+
 QPX_TEST(Mw, AtomicsThroughAWindow, "WR-MW-004") {
   Pair& pair = WindowPair();
   Memory& memory = bed().MemAll(256);

@@ -129,6 +129,30 @@ QPX_TEST_P(Resp, ReceiverNotReadyIsCounted, (std::vector<int>{0, 1, 2, 3, 4, 5, 
   }
 }
 
+// rnr_retry is what each request may take: those that came before have used up none of it.
+QPX_TEST(Resp, EachRequestHasItsOwnRetries, "WR-RESP-001") {
+  PairOptions options;
+  options.ops = Bits({Op::kSend});
+  options.rnr_retry = 3;
+  options.min_rnr_timer = 27;  // 122.88 ms
+  Pair& pair = bed().Connect(options);
+  Memory& memory = bed().Mem(256);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    const Duration start = clock().Now();
+    ASSERT_CLAUSE("WR-RESP-001", Post(pair.a, Send(memory, id)) == 0);
+    clock().Pass(150ms);  // one retry at least in vain, and time left for two
+    ASSERT_CLAUSE("WR-RESP-001", PostRecv(pair.b, id, {memory.sge(128, 64)}) == 0);
+    const Duration elapsed = clock().Now() - start;
+    const std::vector<ibv_wc> wcs = Await(pair.a.send_cq, 1);
+    if (elapsed > 300ms && !Differs(wcs, {id}).empty()) {
+      throw NotApplicable{"this machine was too slow to post a receive in time"};
+    }
+    ASSERT_CLAUSE("WR-RESP-001", Differs(wcs, {id}).empty())
+        << "message " << id << " of 4 that each wait for their receive: " << Describe(wcs);
+    ASSERT_CLAUSE("WR-RESP-001", Await(pair.b.recv_cq, 1).size() == 1);
+  }
+}
+
 QPX_TEST(Resp, ReceiverNotReadyForEver, "WR-RESP-002") {
   PairOptions options;
   options.ops = Bits({Op::kSend});

@@ -178,9 +178,12 @@ std::vector<OpOn> QpSetterCells() {
 
 QPX_TEST_P(Set, SettersComeInEitherOrder, QpSetterCells(), "WR-SET-008") {
   const PairOptions options = With(param.transport, Info(param.op).bit);
-  for (const Setter setter : WorkingSetters(bed(), options, param.op)) {
+  bool judged = false;
+  for (const Setter setter : SettersOf(param.op)) {
+    std::string problems[2];
     for (const SetterOrder order : {SetterOrder::kQpFirst, SetterOrder::kDataFirst}) {
-      const std::string problem = Persist(param.transport, [&] {
+      std::string& problem = problems[order == SetterOrder::kDataFirst];
+      problem = Persist(param.transport, [&] {
         Pair& pair = bed().Connect(options);
         Traffic traffic(bed(), pair);
         std::vector<Flight> flights = {traffic.Make(param.op, 1, Shape{setter, 16, 1}),
@@ -188,12 +191,16 @@ QPX_TEST_P(Set, SettersComeInEitherOrder, QpSetterCells(), "WR-SET-008") {
         for (Flight& flight : flights) flight.wr.order = order;
         return traffic.Run(flights);
       });
-      EXPECT_CLAUSE("WR-SET-008", problem.empty())
-          << Name(setter)
-          << (order == SetterOrder::kQpFirst ? ", QP setter first: " : ", DATA setter first: ")
-          << problem;
     }
+    // A setter that works in neither order has another clause against it.
+    if (!problems[0].empty() && !problems[1].empty()) continue;
+    judged = true;
+    EXPECT_CLAUSE("WR-SET-008", problems[0].empty())
+        << Name(setter) << ", QP setter first: " << problems[0];
+    EXPECT_CLAUSE("WR-SET-008", problems[1].empty())
+        << Name(setter) << ", DATA setter first: " << problems[1];
   }
+  if (!judged) throw NotApplicable{"no setter works in either order"};
 }
 
 QPX_TEST_P(Set, BuildersAfterAnErrorDoNoHarm, AllBad(), "WR-SET-012") {

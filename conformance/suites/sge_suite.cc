@@ -105,6 +105,38 @@ QPX_TEST_P(Sge, GatherSourcesMayOverlap, (std::vector<Op>{Op::kSend, Op::kWrite}
   EXPECT_CLAUSE("WR-SGE-001", right) << "20+20+8 overlapping bytes did not arrive in order";
 }
 
+// Each element has its own lkey.
+QPX_TEST_P(Sge, ElementsOfSeveralRegions, (std::vector<Op>{Op::kSend, Op::kWrite, Op::kRead}),
+           "WR-SGE-001") {
+  Pair& pair = bed().Connect(With(Transport::kRc, param, 3));
+  if (Most(pair, param) < 3) throw NotApplicable{"fewer than three SGEs"};
+  Traffic traffic(bed(), pair);
+  Flight flight = traffic.Make(param, 1, Shape{Setter::kSgeList, 48, 1});
+  Memory& one = bed().Mem(64);
+  Memory& two = bed().Mem(64);
+  one.Pattern(0, 64, 5);
+  two.Pattern(0, 64, 6);
+  const std::vector<uint8_t> one_before = one.Copy(), two_before = two.Copy();
+  flight.wr.sge = {one.sge(8, 16), two.sge(0, 16), one.sge(40, 16)};
+  ASSERT_CLAUSE("WR-SGE-001", Post(pair.a, flight.wr) == 0);
+  const std::string sent = Differs(Await(pair.a.send_cq, 1), {1});
+  ASSERT_CLAUSE("WR-SGE-001", sent.empty()) << sent;
+  const std::size_t at = traffic.RemoteOffset(flight.slot);
+  auto local = [&] {
+    std::vector<uint8_t> bytes = one.Copy(8, 16);
+    for (const uint8_t byte : two.Copy(0, 16)) bytes.push_back(byte);
+    for (const uint8_t byte : one.Copy(40, 16)) bytes.push_back(byte);
+    return bytes;
+  };
+  const bool right =
+      clock().Until(clock().Limit(500ms), [&] { return traffic.remote().Copy(at, 48) == local(); });
+  EXPECT_CLAUSE("WR-SGE-001", right) << "three times 16 bytes of two regions are not in order";
+  if (param != Op::kRead) {
+    EXPECT_CLAUSE("WR-SGE-001", one.Copy() == one_before && two.Copy() == two_before)
+        << "a source changed";
+  }
+}
+
 QPX_TEST(Sge, EveryCountUpToTheLimit, "WR-SGE-002") {
   constexpr uint32_t kLength = 4096;
   Pair& pair = bed().Connect(With(Transport::kRc, Op::kSend, 16));

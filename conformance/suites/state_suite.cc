@@ -451,6 +451,25 @@ QPX_TEST(State, ResetForgets, "WR-STATE-007") {
   EXPECT_CLAUSE("WR-STATE-007", Quiet({pair.a.send_cq, pair.b.recv_cq, pair.a.recv_cq}).empty());
 }
 
+// What creation said holds in every life of the QP.
+QPX_TEST(State, SigAllOutlivesReset, "WR-STATE-007", "WR-COMP-014") {
+  PairOptions options;
+  options.ops = Bits({Op::kWrite});
+  options.sig_all = true;
+  Pair& pair = bed().Connect(options);
+  Traffic traffic(bed(), pair);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    Flight flight = traffic.Make(Op::kWrite, id);
+    flight.wr.flags = 0;
+    ASSERT_CLAUSE("WR-STATE-007", Post(pair.a, flight.wr) == 0);
+    const std::vector<ibv_wc> wcs = Await(pair.a.send_cq, 1);
+    ASSERT_CLAUSE("WR-STATE-007", Differs(wcs, {id}).empty())
+        << "life " << id << " of a QP with sq_sig_all: " << Describe(wcs);
+    Reset(pair);
+    BringUp(bed(), pair, IBV_QPS_RTS);
+  }
+}
+
 // Completions that nobody polled before RESET must not keep slots in use.
 QPX_TEST(State, ResetFreesTheQueue, "WR-STATE-007", "WR-ATOM-011") {
   Pair& pair = RcPair(IBV_QPS_RTS, Bits({Op::kWrite}));

@@ -172,6 +172,36 @@ QPX_TEST(Ud, PayloadStartsAfterTheGrhArea, "WR-UD-004", "WR-UD-005", "WR-COMP-00
   }
 }
 
+// The 40 bytes end in the middle of a buffer, at its end, or fill more than one.
+QPX_TEST_P(Ud, TheGrhAreaMaySpanBuffers, (std::vector<int>{1, 16, 39, 40, 41}), "WR-UD-004") {
+  Pair& pair = UdPair();
+  if (pair.b.cap.max_recv_sge < 2) throw NotApplicable{"a receive has one SGE"};
+  constexpr uint32_t kLength = 24;
+  const uint32_t first = static_cast<uint32_t>(param);
+  Memory& from = bed().Mem(64);
+  Memory& into = bed().Mem(512);
+  const std::string problem = Persist(Transport::kUd, [&]() -> std::string {
+    into.Fill(0xee);
+    if (PostRecv(pair.b, 4, {into.sge(256, first), into.sge(0, 200)}) != 0) return "no receive";
+    std::string bad;
+    const std::vector<ibv_wc> got =
+        SendAndReceive(pair, Datagram(from, 9, kLength, AddressOf(pair)), &bad);
+    if (!bad.empty()) return bad;
+    if (got.size() != 1 || got[0].status != IBV_WC_SUCCESS) return "receive: " + Describe(got);
+    if (got[0].byte_len != kGrh + kLength) return "byte_len " + std::to_string(got[0].byte_len);
+    std::vector<uint8_t> whole = into.Copy(256, first);
+    for (const uint8_t byte : into.Copy(0, 200)) whole.push_back(byte);
+    for (uint32_t i = 0; i < kLength; ++i) {
+      if (whole[kGrh + i] != PatternByte(i, 9)) return "the payload is not at offset 40";
+    }
+    for (std::size_t i = kGrh + kLength; i < whole.size(); ++i) {
+      if (whole[i] != 0xee) return "bytes after it changed";
+    }
+    return "";
+  });
+  EXPECT_CLAUSE("WR-UD-004", problem.empty()) << "first buffer of " << first << ": " << problem;
+}
+
 QPX_TEST(Ud, ShortReceiveIsNoSuccess, "WR-UD-006") {
   Pair& pair = UdPair();
   Memory& from = bed().Mem(64);

@@ -177,6 +177,12 @@ QPX_TEST_P(Xrc, RdmaConsumesNoReceive,
   EXPECT_CLAUSE("WR-XRC-006", wcs.size() == 1 && wcs[0].wr_id == 1) << Describe(wcs);
   Await(pair.a.send_cq, 1);
 
+  // Now the SRQ is empty, which is nothing to a request that takes no receive.
+  Flight empty = traffic.Make(param, 5);
+  empty.wr.srqn = one.number;
+  const std::string with_empty = traffic.Run(empty);
+  EXPECT_CLAUSE("WR-XRC-006", with_empty.empty()) << "with an SRQ that is empty: " << with_empty;
+
   Flight zero = traffic.Make(param, 4);
   zero.wr.srqn = 0;
   if (Post(pair.a, zero.wr) != 0) {
