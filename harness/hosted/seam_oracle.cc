@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cassert>
 #include <cstring>
 #include <deque>
@@ -183,6 +184,19 @@ std::string Hex(Bytes bytes) {
   return text;
 }
 
+// A thread's last look-up, good as long as nothing has ended since.
+template <typename T>
+struct Recent {
+  const void* object = nullptr;
+  T* watched = nullptr;
+  uint64_t ended = 0;
+};
+thread_local Recent<WatchedQp> t_qp;
+thread_local Recent<WatchedCq> t_cq;
+thread_local Recent<AttachedContext> t_context;
+// QPs, CQs and oracles that have ended so far, in this process.
+std::atomic<uint64_t> g_ended{1};
+
 }  // namespace
 
 class SeamOracle::Impl {
@@ -191,8 +205,7 @@ class SeamOracle::Impl {
 
   void Attach(ibv_context* context);
   WatchedQp* Qp(const void* qp) {
-    std::lock_guard<std::mutex> lock(mutex);
-    return QpLocked(qp);
+    return Known(&t_qp, qp, [this, qp] { return QpLocked(qp); });
   }
   WatchedQp* QpLocked(const void* qp) {
     std::unique_ptr<WatchedQp>& slot = qps[qp];
@@ -200,8 +213,7 @@ class SeamOracle::Impl {
     return slot.get();
   }
   WatchedCq* Cq(const void* cq) {
-    std::lock_guard<std::mutex> lock(mutex);
-    return CqLocked(cq);
+    return Known(&t_cq, cq, [this, cq] { return CqLocked(cq); });
   }
   WatchedCq* CqLocked(const void* cq) {
     std::unique_ptr<WatchedCq>& slot = cqs[cq];
@@ -220,12 +232,22 @@ class SeamOracle::Impl {
                   std::vector<std::unique_ptr<T>>* spare) {
     auto it = all->find(reinterpret_cast<const void*>(object));
     if (it == all->end()) return;
+    g_ended.fetch_add(1, std::memory_order_acq_rel);
     if (spare->size() < kMostSpare && it->second->Clear()) spare->push_back(std::move(it->second));
     all->erase(it);
   }
   AttachedContext& Context(ibv_context* context) {
-    std::lock_guard<std::mutex> lock(mutex);
-    return contexts[context];
+    return *Known(&t_context, context, [this, context] { return &contexts[context]; });
+  }
+  // What this thread asked for last it asks for next, as a rule: every setter of a region.
+  template <typename T, typename Find>
+  T* Known(Recent<T>* recent, const void* object, Find find) {
+    const uint64_t now = g_ended.load(std::memory_order_acquire);
+    if (recent->object != object || recent->ended != now) {
+      std::lock_guard<std::mutex> lock(mutex);
+      *recent = {object, find(), now};
+    }
+    return recent->watched;
   }
 
   void Find(std::string kind, std::string clause, std::string what, std::string raw = "") {
@@ -1040,6 +1062,7 @@ SeamOracle::SeamOracle(Kernel* kernel) : impl_(std::make_unique<Impl>(kernel)) {
 
 SeamOracle::~SeamOracle() {
   impl_->kernel->SetObserver(nullptr);
+  g_ended.fetch_add(1, std::memory_order_acq_rel);
   g_oracle = nullptr;
 }
 
