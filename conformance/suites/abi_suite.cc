@@ -139,6 +139,31 @@ QPX_TEST_P(Abi, BaseIsTheQp, Transports(), "WR-ABI-001", "WR-ABI-005") {
   EXPECT_CLAUSE("WR-ABI-005", ibv_qp_to_qp_ex(base) == ex);
 }
 
+// What the caller gave is what qp_base shows, as ibv_create_qp() would have it.
+QPX_TEST_P(Abi, BaseShowsWhatItWasMadeWith, Transports(), "WR-ABI-005") {
+  PairOptions options;
+  options.transport = param;
+  ibv_cq* send_cq = bed().Cq(64);
+  ibv_cq* recv_cq = bed().Cq(64);
+  int context = 0;
+  ibv_qp_init_attr_ex attr = RequesterAttr(bed(), options, send_cq, recv_cq);
+  attr.qp_context = &context;
+  ibv_qp* qp = bed().TryQp(&attr);
+  if (qp == nullptr) throw NotApplicable{"no such QP"};
+  ibv_qp_ex* ex = ibv_qp_to_qp_ex(qp);
+  if (ex == nullptr) throw SetUpFailed{"no extended QP"};
+  const ibv_qp& base = ex->qp_base;
+  EXPECT_CLAUSE("WR-ABI-005", base.qp_context == &context) << "another qp_context";
+  EXPECT_CLAUSE("WR-ABI-005", base.context == bed().context() && base.pd == bed().pd())
+      << "another context or PD";
+  EXPECT_CLAUSE("WR-ABI-005", base.send_cq == send_cq) << "another send CQ";
+  EXPECT_CLAUSE("WR-ABI-005", base.qp_type == attr.qp_type && base.state == IBV_QPS_RESET)
+      << "another type, or not in RESET";
+  if (param != Transport::kXrc) {
+    EXPECT_CLAUSE("WR-ABI-005", base.recv_cq == recv_cq) << "another receive CQ";
+  }
+}
+
 QPX_TEST(Abi, NoExtendedQpWithoutTheFlag, "WR-ABI-006") {
   ibv_cq* cq = bed().Cq(64);
   ibv_qp_init_attr basic{};

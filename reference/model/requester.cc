@@ -263,6 +263,7 @@ void Requester::ExamineLocal(Exchange* x) {
     x->facts.local = ResolveLocal(*fabric_, x->requester->init().pd, r.sge[i],
                                   writes ? LocalUse::kWrite : LocalUse::kRead, &x->local);
   }
+  if (Faulty(Fault::kLengthOf32Bits)) x->facts.length &= 0xffffffff;
 }
 
 void Requester::FindPeer(Exchange* x) {
@@ -763,6 +764,12 @@ void Requester::InvalidateWindow(Exchange* x) {
 Requester::Step Requester::ExecuteLocal(Exchange* x) {
   ExamineWindow(x);
   const bool bind = x->request->op == Operation::kBindMw;
+  if (!bind && x->facts.window == RequestFacts::Window::kFree &&
+      Faulty(Fault::kFreeWindowStallsQueue)) {
+    Qp::Attempt& attempt = x->requester->attempt_;
+    attempt.started = attempt.waiting = attempt.stuck = true;
+    return Step::kWaits;
+  }
   Outcome outcome = Choose(RequestOutcomes(x->facts));
   if (outcome.status == IBV_WC_SUCCESS && outcome.effect == Effect::kWhole) {
     if (!bind) {

@@ -364,6 +364,13 @@ void Responder::Perform(Exchange* x) {
           break;
         }
         if (Faulty(Fault::kReadLost)) break;
+        const Qp& asker = *x->requester;
+        const unsigned granted = x->responder->attr_.max_dest_rd_atomic;
+        if (asker.attr_.max_rd_atomic > granted &&
+            asker.send_queue_->posted() - asker.send_queue_->done() > granted &&
+            Faulty(Fault::kReadBeyondGrantLost)) {
+          break;
+        }
       }
       CopySegments(Only({x->remote, length}), All(x->local));
       break;

@@ -148,6 +148,7 @@ bool SendQueue::StartSlow() {
 }
 
 void SendQueue::EndRegion() {
+  if (__builtin_expect(trap_, 0)) LeaveRegionFaults();
   staged_ = 0;
   need_ = 0;
   current_ = nullptr;
@@ -186,6 +187,7 @@ int SendQueue::Complete() {
   }
   if ((need_ & ~kExactlyEight) != 0) CheckLastIsWhole("WR-SET-003");
   if (__builtin_expect(FaultSwitch::on(), 0) && staged_ != 0) {
+    MisbuildRegion();
     MisbuildStaged();
     if (Faulty(Fault::kErrorLeaksToOtherQp)) {
       const SendQueue* failed = failed_last.exchange(error_ != 0 ? this : nullptr);
@@ -194,7 +196,9 @@ int SendQueue::Complete() {
   }
   int err = error_;
   if (err == 0 && staged_ != 0) {
-    err = Publish();
+    const bool split = trap_ && staged_ > 1 && shape_.locking == RegionLocking::kLocked &&
+                       Faulty(Fault::kPostSendSplitsRegion);
+    err = __builtin_expect(split, 0) ? PublishSplit() : Publish();
   } else if (__builtin_expect(FaultSwitch::on(), 0) && err != 0 && staged_ != 0) {
     if (Faulty(Fault::kFailedRegionIsPosted)) {
       Publish();
@@ -212,6 +216,7 @@ int SendQueue::Complete() {
     }
   }
   const bool leave_error = err != 0 && Faulty(Fault::kErrorSurvivesRegion);
+  if (trap_ && Faulty(Fault::kResultReadAfterUnlock)) return EndRegionThenRead(err);
   EndRegion();
   if (__builtin_expect(leave_error, 0)) sticky_error_ = err;
   if (__builtin_expect(sticky_error_ != 0 && !leave_error, 0)) {
@@ -408,7 +413,9 @@ SendRequest* SendQueue::BeginSlow(Operation op, WrId id, uint32_t flags) {
   }
   const uint64_t position = posted() + staged_;
   const uint64_t used = SlotsInUse(position);
+  if (__builtin_expect(FaultSwitch::on(), 0)) poster_.store(ThisThread());
   if (used >= shape_.max_wr) {
+    if (Faulty(Fault::kPolledSlotSeenLate)) SeeFreed();
     if (Faulty(Fault::kFullQueueOverwrites) && used > mask_) {
       Stage(position - 1, op, id, flags, need);  // writes over a request that was posted
       --staged_;
@@ -428,6 +435,7 @@ SendRequest* SendQueue::BeginSlow(Operation op, WrId id, uint32_t flags) {
     return nullptr;
   }
   if (__builtin_expect(FaultSwitch::on(), 0)) {
+    if (staged_ == 0 && Faulty(Fault::kCompleteWaitsForOthers)) OpenBesideOthers();
     if (Faulty(Fault::kFenceFlagLost)) flags &= ~IBV_SEND_FENCE;
     if (Faulty(Fault::kSolicitedFlagLost)) flags &= ~IBV_SEND_SOLICITED;
     if (Faulty(Fault::kFlagsOfPreviousRequest) && staged_ != 0 && current_ != nullptr) {
@@ -608,6 +616,12 @@ void SendQueue::SetSgeListSlow(size_t num_sge, const ibv_sge* list) {
   r->data = DataKind::kSge;
   current_->data = DataKind::kSge;
   r->num_sge = static_cast<uint32_t>(num_sge);
+  if (in_list_setter_ && Faulty(Fault::kListIsWritten)) {
+    for (size_t i = 0; i < num_sge; ++i) {
+      auto* length = const_cast<volatile uint32_t*>(&list[i].length);
+      *length = *length;
+    }
+  }
   const bool reversed = num_sge > 1 && Faulty(Fault::kSgeListReversed);
   const bool one_key = num_sge > 1 && list[1].lkey != list[0].lkey && list[1].length != 0 &&
                        Faulty(Fault::kListUsesFirstLkey);
@@ -657,7 +671,11 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
       Fail(EINVAL);
       return;
     }
-    if (length != 0) std::memcpy(r->inline_data + total, list[i].addr, length);  // WR-INL-001
+    if (length != 0 && Faulty(Fault::kInlineCopiedByComplete)) {
+      late_inline_.push_back({r->inline_data + total, list[i].addr, length});
+    } else if (length != 0) {
+      std::memcpy(r->inline_data + total, list[i].addr, length);  // WR-INL-001
+    }
     total += length;
     if (i == 0 && num_buf > 1 && Faulty(Fault::kInlineListFirstOnly)) break;
   }
@@ -683,6 +701,10 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
 
 void SendQueue::SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey) {
   if (SetterMisused(kUdAddr)) return;
+  if (staged_ > 1 && Faulty(Fault::kQpSetterOnceARegion)) {
+    Fail(EINVAL);
+    return;
+  }
   need_ &= ~kUdAddr;
   if (ah == nullptr) {
     Fail(EINVAL);  // WR-UD-009
@@ -704,6 +726,10 @@ void SendQueue::SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey) {
 
 void SendQueue::SetXrcSrqn(SrqNum srqn) {
   if (SetterMisused(kXrcSrqn)) return;
+  if (staged_ > 1 && Faulty(Fault::kQpSetterOnceARegion)) {
+    Fail(EINVAL);
+    return;
+  }
   need_ &= ~kXrcSrqn;
   if (Faulty(Fault::kSrqnOfRegionsFirst) && staged_ > 1) srqn = At(posted()).remote_srqn;
   if (current_->data != DataKind::kUnset && Faulty(Fault::kQpSetterAfterDataLost)) {
@@ -729,6 +755,7 @@ int SendQueue::BeginPost() {
   if (shape_.locking == RegionLocking::kThreadDomain) {
     in_region_.store(ThisThread(), std::memory_order_relaxed);
   } else {
+    if (Faulty(Fault::kPostSendSplitsRegion)) LookForSplitRegion();
     lock_.Lock();
   }
   staged_ = 0;
@@ -774,7 +801,9 @@ Status SendQueue::PostOne(const SendRequest& request, Span<const ibv_sge> list) 
       return {EOPNOTSUPP, "WR-MIX-003", "a library fault"};
     }
   }
-  if (position - freed_.load(std::memory_order_acquire) >= shape_.max_wr) {
+  const uint64_t behind = split_.load(std::memory_order_relaxed) ? 1 : 0;  // a library fault's
+  if (position + behind - freed_.load(std::memory_order_acquire) >= shape_.max_wr) {
+    if (Faulty(Fault::kPolledSlotSeenLate)) SeeFreed();
     return {ENOMEM, "WR-CAP-002", "the send queue is full"};
   }
   if (!info.has_send_wr) {
@@ -941,6 +970,10 @@ void SendQueue::Free(uint64_t position) {
     if (Faulty(Fault::kPollFreesOneSlot)) position = freed_.load() + 1;
     if (Faulty(Fault::kPollFreesNothing)) return;
     if (shape_.max_wr == 1 && Faulty(Fault::kDepthOneStaysFull)) return;
+    if (poster_.load() != ThisThread() && Faulty(Fault::kPolledSlotSeenLate)) {
+      unseen_freed_.store(std::max(position, unseen_freed_.load()));
+      return;
+    }
   }
   if (position > freed_.load(std::memory_order_relaxed)) {
     freed_.store(position, std::memory_order_release);
@@ -951,6 +984,7 @@ void SendQueue::Reset() {
   set_done(posted());
   if (Faulty(Fault::kResetKeepsPositions)) return;
   done_ = 0;
+  unseen_freed_.store(0);
   posted_.store(0, std::memory_order_release);
   freed_.store(0, std::memory_order_release);
 }

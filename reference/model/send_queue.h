@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "reference/model/faults.h"
 #include "reference/model/ops.h"
@@ -62,6 +63,7 @@ class SendQueue {
     error_ = 0;
     need_ = 0;
     trap_ = Trapped();
+    if (__builtin_expect(split_.load(std::memory_order_relaxed), 0)) StandBehindSplitRegion();
   }
   // Publishes the region's requests and starts them; or returns the first error of the region and
   // forgets all of it (WR-ATOM-002, -005).
@@ -230,6 +232,17 @@ class SendQueue {
   Status CheckShape(Operation op, size_t num_sge, Span<const ibv_sge> list);
   void Refer(uint64_t from, uint64_t to);
   void MisbuildStaged();  // library faults of complete
+  // Those that take more than a line, in send_queue_faults.cc.
+  void MisbuildRegion();
+  int PublishSplit();
+  void StandBehindSplitRegion();
+  void LookForSplitRegion();
+  void CopyLateInline();
+  int EndRegionThenRead(int err);
+  void SeeFreed();
+  void LeaveRegionFaults();
+  void OpenBesideOthers();
+  void WaitForOthers();
   void LeakEffect(const SendRequest& request);
   uint64_t SlotsInUse(uint64_t until) const;
   void Fail(int err);
@@ -260,6 +273,16 @@ class SendQueue {
   bool drop_next_post_ = false;
   bool in_list_setter_ = false;
   WrId last_region_id_;
+  std::atomic<int> shared_result_{0};         // result-read-after-unlock
+  std::atomic<bool> split_{false};            // post-send-splits-region: the rest is still to come
+  std::atomic<const void*> poster_{nullptr};  // polled-slot-seen-late: who posted last,
+  std::atomic<uint64_t> unseen_freed_{0};     // and what others freed since
+  struct LateInline {
+    uint8_t* to;
+    const void* from;
+    size_t length;
+  };
+  std::vector<LateInline> late_inline_;  // inline-copied-by-complete
   std::array<Need, kOperationCount> need_of_{};
   std::array<uint32_t, kOperationCount> flags_taken_{};
 

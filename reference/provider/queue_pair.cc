@@ -112,6 +112,7 @@ ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   }
   if (init.send_ops.has_value()) {
     SetWorkRequestFunctions(&qp->verbs.qp_ex);
+    if (model::Faulty(model::Fault::kBaseWithoutContext)) verbs.qp_context = nullptr;
     if (!model::Faulty(model::Fault::kNoExtendedQp))
       qp->verbs.comp_mask |= VERBS_QP_EX;  // ibv_qp_to_qp_ex() asks this (WR-ABI-001, -006)
   }
