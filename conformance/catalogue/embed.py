@@ -1,6 +1,6 @@
 """Turns groups.tsv and clauses/*.tsv into C++ tables; refuses data it does not understand.
 
-usage: embed.py groups.tsv clauses/a.tsv clauses/b.tsv ... > clauses.inc
+usage: embed.py groups.tsv exempt.tsv clauses/a.tsv clauses/b.tsv ... > clauses.inc
 """
 
 import os
@@ -45,8 +45,26 @@ def pick(table, value, path, line, what):
     return table[value]
 
 
-def clauses(path, group):
-    """Returns the initialisers of one group's file, checking ids and columns."""
+def exemptions(path):
+    """Returns {(clause, "rule" or "fault"): why} of the clauses that lack a rule or a fault."""
+    out = {}
+    for line, cells in rows(path):
+        if line == 1:
+            if cells != ["clause", "lacks", "why"]:
+                fail(path, line, "the header must be: clause lacks why")
+            continue
+        if len(cells) != 3 or not cells[2]:
+            fail(path, line, "expected a clause, what it lacks, and why")
+        if cells[1] not in ("rule", "fault"):
+            fail(path, line, "lacks is '%s', expected rule or fault" % cells[1])
+        if (cells[0], cells[1]) in out:
+            fail(path, line, "%s lacks a %s twice" % (cells[0], cells[1]))
+        out[cells[0], cells[1]] = cells[2]
+    return out
+
+
+def clauses(path, group, exempt):
+    """Returns the initialisers of one group's file, checking ids and columns; takes from exempt."""
     out = []
     for line, cells in rows(path):
         if line == 1:
@@ -62,16 +80,19 @@ def clauses(path, group):
         if not (statement and source and test and untested):
             fail(path, line, "an empty cell ('-' means none)")
         out.append("    {%s, %s, Level::%s, Confidence::%s, Layer::%s, %s,\n     %s,\n     %s,\n"
-                   "     %s,\n     %s},"
+                   "     %s,\n     %s,\n     %s, %s},"
                    % (quoted(ident), quoted(group), pick(LEVELS, level, path, line, "level"),
                       pick(CONFIDENCES, confidence, path, line, "confidence"),
                       pick(LAYERS, layer, path, line, "layer"),
                       pick(DANGEROUS, dangerous, path, line, "dangerous"), quoted(statement),
-                      quoted(source), quoted(test), quoted("" if untested == "-" else untested)))
+                      quoted(source), quoted(test), quoted("" if untested == "-" else untested),
+                      quoted(exempt.pop((ident, "rule"), "")),
+                      quoted(exempt.pop((ident, "fault"), ""))))
     return out
 
 
-def main(groups_path, paths):
+def main(groups_path, exempt_path, paths):
+    exempt = exemptions(exempt_path)
     files = {os.path.splitext(os.path.basename(path))[0].upper(): path for path in paths}
     groups, body = [], []
     for line, cells in rows(groups_path):
@@ -82,12 +103,14 @@ def main(groups_path, paths):
         if cells[0] not in files:
             fail(groups_path, line, "no file clauses/%s.tsv" % cells[0].lower())
         groups.append("    {%s, %s, %s}," % (quoted(cells[0]), quoted(cells[1]), ", ".join(cells[2:])))
-        body += clauses(files.pop(cells[0]), cells[0])
+        body += clauses(files.pop(cells[0]), cells[0], exempt)
     if files:
         fail(groups_path, 1, "no line for the groups of " + ", ".join(sorted(files.values())))
+    if exempt:
+        fail(exempt_path, 1, "no such clauses: " + ", ".join(sorted(name for name, _ in exempt)))
     print("constexpr Clause kClauses[] = {\n%s\n};\n" % "\n".join(body))
     print("constexpr Group kGroups[] = {\n%s\n};" % "\n".join(groups))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

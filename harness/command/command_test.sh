@@ -121,6 +121,12 @@ expect 0 '^WR-ATOM-002 ' "$qpexam" clauses atom-002
 expect 0 '^WR-ATOM-001 ' "$qpexam" clauses ATOM
 expect 2 'no clause and no group "NONE-1"' "$qpexam" clauses none-1
 expect 0 'clauses have no test' "$qpexam" clauses --untested
+expect 0 '^  rule: +SendQueue::Complete' "$qpexam" clauses WR-ATOM-002
+expect 0 '^  faults: +result-read-after-unlock: ' "$qpexam" clauses WR-ATOM-010
+expect 0 '^  faults: +none: ' "$qpexam" clauses WR-ABI-004
+expect 0 '^  tests: +not listed: .*suites were not found' env QPEXAM_SUITES=/nowhere "$qpexam" clauses WR-ATOM-010
+expect 0 '^287 clauses' "$qpexam" clauses --json=clauses.json
+python3 -c 'import json; a = json.load(open("clauses.json")); assert len(a) == 287 and a[0]["rule"]["place"]' || fail "clauses --json"
 
 # --- check and diff over a small corpus ---
 mkdir -p mine/seeds

@@ -59,6 +59,7 @@ ExitStatus ListVariations(const VariationsArguments& arguments);
 struct ClausesArguments {
   std::vector<std::string> which;
   bool untested = false;
+  std::string json;
 };
 ExitStatus ListClauses(const ClausesArguments& arguments);
 

@@ -46,6 +46,28 @@ void OnInterrupt(int signal_number) {
 
 }  // namespace
 
+std::string Wrapped(std::string_view text, size_t indent) {
+  constexpr size_t kWidth = 96;
+  std::string out;
+  size_t column = indent;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = text.find(' ', at);
+    if (end == std::string_view::npos) end = text.size();
+    const size_t size = end - at;
+    if (column > indent && column + 1 + size > kWidth) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      out += ' ';
+      column++;
+    }
+    out += text.substr(at, size);
+    column += size;
+    at = end + 1;
+  }
+  return out;
+}
+
 void Say(std::string_view message) {
   std::fflush(stdout);
   std::fprintf(stderr, "qpexam: %.*s\n", static_cast<int>(message.size()), message.data());

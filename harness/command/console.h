@@ -13,6 +13,9 @@
 
 namespace qpexam {
 
+// Breaks text at spaces, for a terminal; each line after the first begins with `indent` spaces.
+std::string Wrapped(std::string_view text, size_t indent);
+
 // "qpexam: MESSAGE" on stderr.
 void Say(std::string_view message);
 

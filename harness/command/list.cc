@@ -1,11 +1,10 @@
-// `qpexam providers`, `variations` and `clauses`: what there is.
+// `qpexam providers` and `variations`: what there is.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "conformance/catalogue/catalogue.h"
 #include "harness/command/commands.h"
 #include "harness/command/console.h"
 #include "harness/devices/provider_family.h"
@@ -13,30 +12,6 @@
 
 namespace qpexam {
 namespace {
-
-constexpr size_t kWidth = 96;
-
-// Breaks text at spaces; each line after the first begins with `indent` spaces.
-std::string Wrapped(std::string_view text, size_t indent) {
-  std::string out;
-  size_t column = indent;
-  for (size_t at = 0; at < text.size();) {
-    size_t end = text.find(' ', at);
-    if (end == std::string_view::npos) end = text.size();
-    const size_t size = end - at;
-    if (column > indent && column + 1 + size > kWidth) {
-      out += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (column > indent) {
-      out += ' ';
-      column++;
-    }
-    out += text.substr(at, size);
-    column += size;
-    at = end + 1;
-  }
-  return out;
-}
 
 std::string ProvidersToJson(const std::vector<ProviderInfo>& all) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
@@ -119,76 +94,6 @@ ExitStatus ListVariations(const VariationsArguments& arguments) {
   for (const std::string& which : unknown)
     Say(fmt::format("no variation is named \"{}\"; `qpexam variations` lists them", which));
   return unknown.empty() ? kFine : kUsage;
-}
-
-namespace {
-
-std::string OneClause(const catalogue::Clause& clause) {
-  std::string out =
-      fmt::format("{}  {}  confidence {}  decided by {}{}\n", clause.id,
-                  catalogue::Name(clause.level), catalogue::Name(clause.confidence),
-                  catalogue::Name(clause.layer), clause.dangerous ? "  dangerous" : "");
-  out += "  " + Wrapped(clause.statement, 2) + "\n";
-  out += "  source: " + Wrapped(clause.source, 10) + "\n";
-  if (!clause.how_to_test.empty()) out += "  test:   " + Wrapped(clause.how_to_test, 10) + "\n";
-  if (!clause.untested.empty()) out += "  untested: " + Wrapped(clause.untested, 12) + "\n";
-  return out;
-}
-
-}  // namespace
-
-ExitStatus ListClauses(const ClausesArguments& arguments) {
-  if (arguments.which.empty()) {
-    if (!arguments.untested)
-      Print(fmt::format("{:<8} {:>7} {:>5} {:>6} {:>4} {:>9}  {}\n", "group", "clauses", "MUST",
-                        "SHOULD", "MAY", "UNDEFINED", "about"));
-    size_t untested = 0;
-    for (const catalogue::Group& group : catalogue::Groups()) {
-      if (!arguments.untested) {
-        Print(fmt::format("{:<8} {:>7} {:>5} {:>6} {:>4} {:>9}  {}\n", group.name, group.clauses,
-                          group.must, group.should, group.may, group.undefined, group.title));
-        continue;
-      }
-      for (const catalogue::Clause& clause : catalogue::InGroup(group.name)) {
-        if (clause.untested.empty()) continue;
-        untested++;
-        Print(fmt::format("{}: {}\n", clause.id, clause.untested));
-      }
-    }
-    if (arguments.untested) {
-      Print(fmt::format("{} of {} clauses have no test\n", untested, catalogue::All().size()));
-    } else {
-      Print(
-          fmt::format("{} clauses; `qpexam clauses ATOM` shows a group, `qpexam clauses "
-                      "WR-ATOM-002` one\n",
-                      catalogue::All().size()));
-    }
-    return kFine;
-  }
-  ExitStatus status = kFine;
-  bool first = true;
-  for (std::string which : arguments.which) {
-    std::transform(which.begin(), which.end(), which.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    std::string out;
-    if (const catalogue::Clause* clause = catalogue::Find(which)) {
-      out = OneClause(*clause);
-    } else {
-      for (const catalogue::Clause& member : catalogue::InGroup(which)) {
-        if (arguments.untested && member.untested.empty()) continue;
-        out += (out.empty() ? "" : "\n") + OneClause(member);
-      }
-      if (out.empty() && catalogue::InGroup(which).size() == 0) {
-        Say(fmt::format("there is no clause and no group \"{}\"; `qpexam clauses` lists the groups",
-                        which));
-        status = kUsage;
-        continue;
-      }
-    }
-    Print((first ? "" : "\n") + out);
-    first = false;
-  }
-  return status;
 }
 
 }  // namespace qpexam

@@ -139,11 +139,13 @@ void Define(CLI::App* app, Arguments* a) {
 
   CLI::App* clauses = Command(app, "clauses", "the clauses of the specification",
                               "  qpexam clauses\n  qpexam clauses ATOM\n  qpexam clauses "
-                              "WR-ATOM-002\n  qpexam clauses --untested\n");
+                              "WR-ATOM-002\n  qpexam clauses --untested\n  qpexam clauses "
+                              "--json=clauses.json\n");
   clauses->add_option("which", a->clauses.which, "a clause's id or a group's name")
       ->type_name("ID|GROUP");
   clauses->add_flag("--untested", a->clauses.untested,
                     "only those without a test, with the reason");
+  clauses->add_option("--json", a->clauses.json, "write the clauses to FILE")->type_name("FILE");
 
   CLI::App* diff =
       Command(app, "diff", "the same programs on two providers, by what they differ in",

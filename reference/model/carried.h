@@ -9,11 +9,11 @@ namespace qpexam::model {
 
 struct Carrier {
   std::string_view clause;
-  std::string_view place;  // a function, a table or a file of reference/; "none" where nothing does
-  std::string_view how;    // one sentence; for "none", why not
+  std::string_view place;  // a function, a table or a file of reference/
+  std::string_view how;    // one sentence
 };
 const std::vector<Carrier>& AllCarriers();
-// nullptr for a clause that is in no line.
+// nullptr for a clause that is in no line: conformance/catalogue/exempt.tsv says why.
 const Carrier* CarrierOf(std::string_view clause);
 
 }  // namespace qpexam::model

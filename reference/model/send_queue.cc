@@ -243,6 +243,10 @@ void SendQueue::Abort() {
     if (error_ != 0 && Faulty(Fault::kAbortKeepsError)) sticky_error_ = error_;
     if (staged_ == 0 && Faulty(Fault::kEmptyAbortPoisons)) sticky_error_ = EINVAL;
     if (staged_ != 0 && Faulty(Fault::kAbortDropsNextPost)) drop_next_post_ = true;
+    if (staged_ != 0 && error_ == 0 && (need_ & kData) != 0 &&
+        Faulty(Fault::kSetterCountSurvivesAbort)) {
+      half_set_ = true;
+    }
     if (Faulty(Fault::kAbortKeepsLock)) {
       staged_ = 0;
       error_ = 0;
@@ -701,7 +705,8 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
 
 void SendQueue::SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey) {
   if (SetterMisused(kUdAddr)) return;
-  if (staged_ > 1 && Faulty(Fault::kQpSetterOnceARegion)) {
+  if (half_set_ && Faulty(Fault::kSetterCountSurvivesAbort)) {
+    half_set_ = false;
     Fail(EINVAL);
     return;
   }
@@ -726,7 +731,8 @@ void SendQueue::SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey) {
 
 void SendQueue::SetXrcSrqn(SrqNum srqn) {
   if (SetterMisused(kXrcSrqn)) return;
-  if (staged_ > 1 && Faulty(Fault::kQpSetterOnceARegion)) {
+  if (half_set_ && Faulty(Fault::kSetterCountSurvivesAbort)) {
+    half_set_ = false;
     Fail(EINVAL);
     return;
   }

@@ -272,6 +272,7 @@ class SendQueue {
   int sticky_error_ = 0;
   bool drop_next_post_ = false;
   bool in_list_setter_ = false;
+  bool half_set_ = false;
   WrId last_region_id_;
   std::atomic<int> shared_result_{0};         // result-read-after-unlock
   std::atomic<bool> split_{false};            // post-send-splits-region: the rest is still to come

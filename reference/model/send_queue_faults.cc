@@ -68,8 +68,7 @@ void SendQueue::MisbuildRegion() {
   if (Faulty(Fault::kCompleteWaitsForOthers)) WaitForOthers();
   if (Faulty(Fault::kImmediateOfNextRequest)) {
     for (uint64_t at = posted(); at + 1 < posted() + staged_; ++at) {
-      if (At(at).op == Operation::kRdmaWriteWithImm &&
-          At(at + 1).op == Operation::kSendWithImm) {
+      if (At(at).op == Operation::kRdmaWriteWithImm && At(at + 1).op == Operation::kSendWithImm) {
         At(at).imm = At(at + 1).imm;
       }
     }
