@@ -38,8 +38,8 @@ struct Clause {
   std::string_view how_to_test;
   // Why no test exists; empty for every clause that has one.
   std::string_view untested;
-  // Why no rule of the model carries it, why the reference has no fault that breaks it (exempt.tsv);
-  // empty for every clause that has one, and the latter for those that are no MUST.
+  // Why no rule of the model carries it, why the reference has no fault that breaks it
+  // (exempt.tsv); empty for every clause that has one, and the latter for those that are no MUST.
   std::string_view no_rule, no_fault;
 };
 
