@@ -983,6 +983,8 @@ void Judge::Impl::CheckOverrun(CqState& cq) {
 // The queue is known to be empty and nothing moves: what was promised must have come.
 void Judge::Impl::Drained(Index cq, const Event& event) {
   if (cq == kNone) return;
+  // An open poll holds a completion that is not read yet.
+  if (cqs_[cq].current_unread) return;
   cqs_[cq].drained = true;
   cqs_[cq].drained_at = activity_;
   if (event.settled || settled_) CheckAbsent(cq, false);
