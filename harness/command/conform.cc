@@ -209,12 +209,24 @@ ExitStatus Faults(const ConformArguments& arguments, const std::string& binary, 
   options.binary = binary;
   options.names = arguments.fault_names;
   options.breadth = arguments.breadth;
+  std::string why;
+  if (const std::string path = FindData("conformance/related.tsv");
+      arguments.breadth && !path.empty()) {
+    std::string text;
+    if (!ReadFile(path, &text, &why)) {
+      Say(fmt::format("{}: {}", path, why));
+      return kUsage;
+    }
+    if (!conform::ParseRelated(text, path, &options.related, &why)) {
+      Say(why);
+      return kUsage;
+    }
+  }
   options.jobs = std::max(1u, std::thread::hardware_concurrency());
   options.stop = &StopOnInterrupt();
   Progress progress("faults", 0);
   options.progress = [&](size_t done, size_t total) { progress.Show(done, total); };
   std::vector<conform::FaultResult> results;
-  std::string why;
   if (!conform::RunFaults(options, &results, &why)) {
     Say(why);
     return kOurFailure;
@@ -238,15 +250,21 @@ ExitStatus Faults(const ConformArguments& arguments, const std::string& binary, 
                             fault.reached_by);
     }
   }
-  size_t broad = 0;
+  size_t broad = 0, unused = 0;
   if (arguments.breadth) {
     Print(fmt::format("{:<44} {:<14} {:>6} {:>9}\n", "fault", "clause", "breaks", "unrelated"));
     for (const conform::FaultResult& fault : results) {
       broad += fault.unrelated.size() > conform::kMostUnrelated;
-      Print(fmt::format("{:<44} {:<14} {:>6} {:>9}  {}\n", fault.name, fault.clause,
+      unused += fault.unused.size();
+      Print(fmt::format("{:<44} {:<14} {:>6} {:>9}  {}{}\n", fault.name, fault.clause,
                         fault.breaks.size(), fault.unrelated.size(),
-                        fmt::join(fault.unrelated, " ")));
+                        fmt::join(fault.unrelated, " "),
+                        fault.cut ? " (cut: its tests hang)" : ""));
     }
+    for (const conform::FaultResult& fault : results)
+      if (!fault.unused.empty())
+        Print(fmt::format("{} does not break {}, which conformance/related.tsv says follows\n",
+                          fault.name, fmt::join(fault.unused, " ")));
     Print(fmt::format("{} of {} faults break more than {} unrelated clauses\n", broad,
                       results.size(), conform::kMostUnrelated));
   }
@@ -256,7 +274,7 @@ ExitStatus Faults(const ConformArguments& arguments, const std::string& binary, 
     Print(fmt::format("of them a fresh reader's: {} of {}\n", fresh_caught, fresh));
   }
   if (json->wanted() && !json->Write(ReportToJson(report))) return kUsage;
-  return caught == results.size() && broad == 0 ? kFine : kFindings;
+  return caught == results.size() && broad == 0 && unused == 0 ? kFine : kFindings;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "harness/conform/expectations.h"
 
 #include "gtest/gtest.h"
+#include "harness/conform/fault_run.h"
 
 namespace qpexam::conform {
 namespace {
@@ -180,6 +181,22 @@ TEST(FilterWithout, LeavesOutWhatHasRun) {
   EXPECT_EQ(FilterWithout("", done), "*-A.B/c:D.E");
   EXPECT_EQ(FilterWithout("A.*:D.*", done), "A.*:D.*-A.B/c:D.E");
   EXPECT_EQ(FilterWithout("A.*-A.X", done), "A.*-A.X:A.B/c:D.E");
+}
+
+TEST(Related, IsFaultClausesAndReason) {
+  std::vector<Related> related;
+  std::string why;
+  ASSERT_TRUE(ParseRelated("# what follows\ndepth-one-less\tWR-A-001 WR-B-002\tthey fill it\n", "f",
+                           &related, &why))
+      << why;
+  ASSERT_EQ(related.size(), 1u);
+  EXPECT_EQ(related[0].fault, "depth-one-less");
+  EXPECT_EQ(related[0].clauses, (std::vector<std::string>{"WR-A-001", "WR-B-002"}));
+  EXPECT_EQ(related[0].reason, "they fill it");
+  EXPECT_FALSE(ParseRelated("\ndepth-one-less\tWR-A-001\n", "f", &related, &why));
+  EXPECT_EQ(why, "f:2: not three columns: fault, clauses, reason");
+  EXPECT_FALSE(ParseRelated("no-such\tWR-A-001\twhy\n", "f", &related, &why));
+  EXPECT_EQ(why, "f:1: there is no fault no-such; faults.inc names them");
 }
 
 }  // namespace

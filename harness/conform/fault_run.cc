@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "harness/conform/suite_process.h"
@@ -17,6 +19,9 @@ namespace {
 
 // A fault may make a test wait for ever; what takes so long in virtual time never ends.
 constexpr int kFaultTestSeconds = 10;
+// Where many tests hang, the rest would tell nothing more.
+constexpr int kBreadthTestSeconds = 3;
+constexpr std::chrono::seconds kBreadthSeconds(120);
 
 std::string Join(const std::vector<std::string>& tests) {
   std::string filter;
@@ -64,7 +69,53 @@ std::set<std::string> NamedWith(const SuiteRun& clean, const std::string& clause
   return related;
 }
 
+// What of `run`, under `fault`, follows from its clause and what does not.
+void Judge(const FaultOptions& options, const SuiteRun& clean, const SuiteRun& run,
+           FaultResult* result) {
+  std::set<std::string> related = NamedWith(clean, result->clause);
+  const std::set<std::string> broken = Broken(run);
+  for (const Related& line : options.related) {
+    if (line.fault != result->name) continue;
+    for (const std::string& id : line.clauses) {
+      related.insert(id);
+      if (broken.count(id) == 0 && !result->cut) result->unused.push_back(id);
+    }
+  }
+  for (const std::string& id : broken) {
+    result->breaks.push_back(id);
+    if (GroupOf(id) != GroupOf(result->clause) && related.count(id) == 0)
+      result->unrelated.push_back(id);
+  }
+}
+
 }  // namespace
+
+bool ParseRelated(std::string_view text, const std::string& file, std::vector<Related>* out,
+                  std::string* why) {
+  for (int number = 1; !text.empty(); ++number) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.empty() || line[0] == '#') continue;
+    const size_t first = line.find('\t');
+    const size_t second = first == line.npos ? line.npos : line.find('\t', first + 1);
+    if (second == line.npos || first == 0 || second == first + 1 || second + 1 == line.size() ||
+        line.find('\t', second + 1) != line.npos) {
+      *why = fmt::format("{}:{}: not three columns: fault, clauses, reason", file, number);
+      return false;
+    }
+    Related related{std::string(line.substr(0, first)), {}, std::string(line.substr(second + 1))};
+    const auto known = [&](const model::FaultInfo& fault) { return fault.name == related.fault; };
+    if (std::none_of(model::AllFaults().begin(), model::AllFaults().end(), known)) {
+      *why = fmt::format("{}:{}: there is no fault {}; faults.inc names them", file, number,
+                         related.fault);
+      return false;
+    }
+    std::istringstream ids(std::string(line.substr(first + 1, second - first - 1)));
+    for (std::string id; ids >> id;) related.clauses.push_back(id);
+    out->push_back(std::move(related));
+  }
+  return true;
+}
 
 bool RunFaults(const FaultOptions& options, std::vector<FaultResult>* results, std::string* why) {
   SuiteOptions clean;
@@ -125,25 +176,28 @@ bool RunFaults(const FaultOptions& options, std::vector<FaultResult>* results, s
         // A warning is a catch as well: many faults break a SHOULD.
         one.strict = true;
         one.fail_fast = !options.breadth;
-        one.test_seconds = kFaultTestSeconds;
+        one.test_seconds = options.breadth ? kBreadthTestSeconds : kFaultTestSeconds;
         one.stop = options.stop;
+        std::atomic<bool> enough{false};
+        if (options.breadth) {
+          const auto end = std::chrono::steady_clock::now() + kBreadthSeconds;
+          one.stop = &enough;
+          one.progress = [&enough, &result, &options, end](size_t) {
+            result.cut = std::chrono::steady_clock::now() > end;
+            enough = result.cut || (options.stop != nullptr && options.stop->load());
+          };
+        }
         SuiteRun faulty;
         std::string error;
         const SuiteEnd end = RunSuites(one, &faulty, &error);
-        if (options.breadth) {
-          const std::set<std::string> related = NamedWith(run, result.clause);
-          for (const std::string& id : Broken(faulty)) {
-            result.breaks.push_back(id);
-            if (GroupOf(id) != GroupOf(result.clause) && related.count(id) == 0)
-              result.unrelated.push_back(id);
-          }
-        }
+        if (options.breadth) Judge(options, run, faulty, &result);
         if (const auto failure = FirstFailure(faulty)) {
           result.caught_by = failure->first;
           result.caught_as = failure->second;
           break;
         }
-        if (end != SuiteEnd::kRan) {
+        if (options.stop != nullptr && options.stop->load()) return;
+        if (end != SuiteEnd::kRan && !result.cut) {
           std::lock_guard<std::mutex> lock(mutex);
           failed = fmt::format("faulty:{}: {}", result.name, error);
           return;
