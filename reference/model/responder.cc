@@ -1,6 +1,7 @@
 #include "reference/model/responder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "reference/model/fabric.h"
@@ -40,6 +41,9 @@ bool IsAtomic(Operation op) {
 }
 bool IsSend(Operation op) { return Info(op).peer == PeerEffect::kReceive; }
 
+// The SRQ that ran out of receives last, for the fault xrc-atomic-needs-receive.
+std::atomic<const Srq*> ran_dry{nullptr};
+
 bool Aligned(const uint8_t* p) { return (reinterpret_cast<uintptr_t>(p) & 7) == 0; }
 
 // An aligned location is written in one piece, so that a CPU that reads it sees no mix
@@ -69,10 +73,11 @@ void Responder::Examine(Exchange* x) {
     ExamineReceive(x);
   }
   if (info.takes_rkey) ExamineRemote(x);
-  if (__builtin_expect(FaultSwitch::on(), 0) && info.peer == PeerEffect::kNone &&
+  if (__builtin_expect(FaultSwitch::on(), 0) && IsAtomic(x->request->op) &&
       x->responder->type() == QpType::kXrcRecv) {
     const Srq* srq = fabric_->srqs_.Find(x->request->remote_srqn.value);
-    if (srq != nullptr && srq->queue_.empty() && Faulty(Fault::kXrcWriteNeedsReceive)) {
+    if (srq != nullptr && srq == ran_dry && srq->queue_.empty() &&
+        Faulty(Fault::kXrcAtomicNeedsReceive)) {
       x->facts.wrong_srq = true;
     }
   }
@@ -509,6 +514,9 @@ void Responder::CompleteReceive(Exchange* x, const Outcome& outcome) {
 
 // The limit event is one-shot and raised when fewer than the limit are left.
 void Responder::AfterConsuming(Srq* srq) {
+  if (__builtin_expect(FaultSwitch::on(), 0) && srq != nullptr && srq->queue_.empty()) {
+    ran_dry = srq;
+  }
   if (srq == nullptr || srq->limit_ == 0 || srq->waiting() >= srq->limit_) return;
   srq->limit_ = 0;
   fabric_->Raise(srq->device(), AsyncEvent{IBV_EVENT_SRQ_LIMIT_REACHED, nullptr, nullptr, srq});

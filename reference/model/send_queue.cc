@@ -293,7 +293,7 @@ int SendQueue::Publish() {
         Faulty(Fault::kThreadDomainLosesDoorbell)) {
       return 0;  // stays in the ring until something else is posted
     }
-    if (staged > 16 && Faulty(Fault::kLongRegionLosesDoorbell)) return 0;
+    if (staged > 32 && Faulty(Fault::kLongRegionLosesDoorbell)) return 0;
   }
   fabric.Activity();
   fabric.Advance(*qp_);
@@ -316,7 +316,7 @@ void SendQueue::MisbuildStaged() {
     if (r.op == Operation::kSendWithInv && Faulty(Fault::kSendInvBecomesSend)) {
       r.op = Operation::kSend;
     }
-    if (wrapped && (at & mask_) == mask_ && IsAtomic(r.op) &&
+    if (wrapped && (at & mask_) == mask_ && r.op == Operation::kAtomicCmpAndSwp &&
         Faulty(Fault::kWrapLosesAtomicOperand)) {
       r.compare_or_add = r.swap = 0;
     }
@@ -692,8 +692,8 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
   r->inline_length = total;
   if (__builtin_expect(FaultSwitch::on(), 0)) {
     if (total > 1 && Faulty(Fault::kInlineLastByteLost)) r->inline_data[total - 1] = 0;
-    if (shape_.type == QpType::kXrcSend && (need_ & kXrcSrqn) == 0 &&
-        Faulty(Fault::kSrqnBeforeInlineLost)) {
+    if (r->op == Operation::kRdmaWriteWithImm && shape_.type == QpType::kXrcSend &&
+        (need_ & kXrcSrqn) == 0 && Faulty(Fault::kSrqnBeforeInlineLost)) {
       current_->remote_srqn = SrqNum(0);
     }
     if (shared_inline.size() < staged_) shared_inline.resize(staged_);
