@@ -77,7 +77,9 @@ void Judge(const FaultOptions& options, const SuiteRun& clean, const SuiteRun& r
   for (const Related& line : options.related) {
     if (line.fault != result->name) continue;
     for (const std::string& id : line.clauses) {
+      if (id == "*") related.insert(broken.begin(), broken.end());
       related.insert(id);
+      if (id == "*") continue;
       if (broken.count(id) == 0 && !result->cut) result->unused.push_back(id);
     }
   }
