@@ -121,9 +121,24 @@ TEST(TransitionsTest, CurState) {  // WR-STATE-011
     EXPECT_EQ(c.verdict, ModifyVerdict::kRefused);
     EXPECT_STREQ(c.clause, "WR-STATE-011");
   }
+  // The caller's error, which a device need not notice.
+  const auto other = Check(QpType::kRc, IBV_QPS_RTS, kMask, IBV_QPS_RTS, IBV_QPS_SQD);
+  EXPECT_EQ(other.verdict, ModifyVerdict::kCapabilityDependent);
+  EXPECT_TRUE(other.may_refuse);
   // SQE->RTS of RC lists no attribute.
   EXPECT_STREQ(Check(QpType::kRc, IBV_QPS_SQE, kMask, IBV_QPS_RTS, IBV_QPS_SQE).clause,
                "WR-STATE-011");
+}
+
+TEST(TransitionsTest, Names) {
+  std::string names;
+  for (int state = IBV_QPS_RESET; state <= IBV_QPS_UNKNOWN; ++state) {
+    names += std::string(StateName(static_cast<ibv_qp_state>(state))) + " ";
+  }
+  EXPECT_EQ(names, "RESET INIT RTR RTS SQD SQE ERR UNKNOWN ");
+  EXPECT_EQ(AttrName(IBV_QP_PATH_MTU), "PATH_MTU");
+  EXPECT_EQ(AttrName(0), "");
+  EXPECT_EQ(AttrName(IBV_QP_STATE | IBV_QP_PORT), "");
 }
 
 }  // namespace
