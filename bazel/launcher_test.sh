@@ -58,6 +58,17 @@ expect 0 '^ran check$' RDMA_CORE_FETCH=apt,http "$q" check
 expect 2 'cannot be read' RDMA_CORE_TARBALL=/no/such "$q" check
 expect 2 'is no tree of rdma-core' RDMA_CORE_DIR=/no/such "$q" check
 expect 2 'it can be opt, asan or tsan' QPEXAM_BUILD=fast "$q" check
+# The engines that coverage guides: a build of their own, of program and target.
+if [ -z "$(qpx_missing clang)" ]; then
+  expect 0 '^ran fuzz --engine=libfuzzer$' "$q" fuzz --engine=libfuzzer
+  grep -q '^build --config=asan-libfuzzer .*//harness:qpexam //fuzzers:reference_fuzz_test_bin$' "$HOME/bazel.log" ||
+    { echo 'FAILED: libFuzzer is not built'; failures=$((failures + 1)); }
+fi
+if [ -z "$(qpx_missing afl)" ]; then
+  expect 0 '^ran fuzz --engine afl$' "$q" fuzz --engine afl
+  grep -q '^build --config=asan-afl .*reference_fuzz_test_bin //fuzzers:libqpexam_afl_mutator.so$' "$HOME/bazel.log" ||
+    { echo 'FAILED: AFL++ is not built'; failures=$((failures + 1)); }
+fi
 expect 0 '' "$q" test //some:target
 grep -q '^test .*//some:target' "$HOME/bazel.log" || { echo 'FAILED: test did not reach Bazel'; failures=$((failures + 1)); }
 expect 1 '' FAKE_STATUS=3 "$q" test

@@ -13,7 +13,7 @@ qpx_bazel() {
   fi
 }
 
-# Prints the packages that group $1 lacks: build (./qpexam), guest (vm:), clang (sanitizers), lint, tidy, coverage.
+# Prints the packages that group $1 lacks: build (./qpexam), guest (vm:), clang (sanitizers), afl, lint, tidy, coverage.
 qpx_missing() {
   case $1 in
     build)
@@ -34,6 +34,10 @@ qpx_missing() {
       [ -n "$(find /usr/lib/llvm-14/lib/clang -name 'libclang_rt.asan*.a' -print -quit 2> /dev/null)" ] ||
         echo libclang-rt-14-dev
       command -v ld.lld > /dev/null || echo lld
+      ;;
+    afl)
+      qpx_missing clang
+      command -v afl-fuzz > /dev/null || echo afl++
       ;;
     guest)
       command -v qemu-system-x86_64 > /dev/null || echo qemu-system-x86

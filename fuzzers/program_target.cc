@@ -25,6 +25,12 @@ void Fail(const Program& program, const std::string& what) {
 }
 
 ProgramTarget::ProgramTarget(const char* provider) {
+  if (const char* other = std::getenv(kEngineProviderVariable)) provider = other;
+  if (const char* folder = std::getenv(kEngineFolderVariable)) {
+    folder_.emplace(folder);
+    known_ = folder_->ReadKnown();
+    coverage_ = std::make_unique<ProviderCoverage>(provider, folder_->CoverageFile());
+  }
   ProviderInfo info;
   std::string why;
   if (FindProvider(provider, &info, &why)) session_ = OpenProvider(info, &why);
@@ -38,6 +44,10 @@ ProgramTarget::ProgramTarget(const char* provider) {
   judge_ = std::make_unique<judge::Judge>(judging);
 }
 
+ProgramTarget::~ProgramTarget() {
+  if (folder_) folder_->AddCounts(known_seen_);
+}
+
 const Trace& ProgramTarget::Run(const Program& program) {
   program_ = program;
   session_->FitDefaults(&program_);
@@ -48,6 +58,7 @@ const Trace& ProgramTarget::Run(const Program& program) {
     if (std::optional<LintFinding> cut = FirstUndefined(program_)) options.cut_at = cut->call;
   }
   executor_->Run(program_, options, &trace_);
+  if (coverage_) coverage_->Note();
   return trace_;
 }
 
@@ -58,6 +69,15 @@ void ProgramTarget::Judge() {
   if (result.below.empty() && result.verdict.violations == 0) return;
   const std::vector<FindingKey> keys = KeysOf(program_, result);
   if (keys.empty()) return;
+  if (folder_) {
+    for (const FindingKey& key : keys) {
+      if (known_.count(EngineFolder::KnownName(key)) > 0)
+        known_seen_[EngineFolder::KnownName(key)]++;
+      else if (kept_.insert(key.Text()).second)
+        folder_->KeepFound(key, program_);
+    }
+    return;
+  }
   std::string what;
   for (const FindingKey& key : keys) what += "FINDING " + key.Text() + "\n";
   for (const SessionFinding& f : result.below) what += f.what + "\n  " + f.evidence + "\n";

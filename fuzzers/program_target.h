@@ -1,27 +1,36 @@
 // One provider, opened once in the process, that runs and judges Programs for a fuzz target.
+//
+// By itself a target aborts at a finding. Under `qpexam fuzz` (harness/fuzz/engine_folder.h) it
+// keeps the Program in the command's folder and goes on, so that an easy finding costs the engine
+// no process.
 #ifndef QPEXAM_FUZZERS_PROGRAM_TARGET_H_
 #define QPEXAM_FUZZERS_PROGRAM_TARGET_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
+#include "fuzzers/provider_coverage.h"
 #include "harness/devices/provider_family.h"
 #include "harness/execute/executor.h"
+#include "harness/fuzz/engine_folder.h"
 #include "harness/judge/judge.h"
 
 namespace qpexam {
 
 class ProgramTarget {
  public:
-  // Ends the process where the provider cannot be opened.
+  // Ends the process where the provider cannot be opened. $QPEXAM_FUZZ_PROVIDER names another.
   explicit ProgramTarget(const char* provider);
+  ~ProgramTarget();
 
   // Runs what the lint passes of it. The trace stays until the next run.
   const Trace& Run(const Program& program);
-  // The verdict on the last run, with what the seams found: prints an explanation and aborts where
-  // there is a finding, which is what every engine takes for a crash.
+  // The verdict on the last run, with what the seams found: keeps a finding in the folder, or
+  // prints an explanation and aborts, which is what every engine takes for a crash.
   void Judge();
 
  private:
@@ -30,6 +39,11 @@ class ProgramTarget {
   std::unique_ptr<judge::Judge> judge_;
   Program program_;  // as it ran
   Trace trace_;
+
+  std::optional<EngineFolder> folder_;
+  std::set<std::string> known_, kept_;
+  std::map<std::string, uint64_t> known_seen_;
+  std::unique_ptr<ProviderCoverage> coverage_;
 };
 
 // Prints the Program and `what`, and aborts.

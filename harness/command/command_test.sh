@@ -193,7 +193,7 @@ for finding in f1/*/; do
   expect 0 'conforms' "$qpexam" run "$finding/program.qpx"
 done
 diff -r f1 f2 > out 2> err || fail 'the same seed found something else'
-expect 2 'fuzzers:reference_fuzz_test_run' "$qpexam" fuzz --engine=libfuzzer
+expect 4 'start it from the tree: ./qpexam fuzz --engine=libfuzzer' "$qpexam" fuzz --engine=libfuzzer
 expect 2 'nobody' "$qpexam" fuzz --provider=nobody
 
 # --- emit-c ---

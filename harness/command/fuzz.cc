@@ -1,6 +1,6 @@
 // `qpexam fuzz`: Programs by seed on a provider until a time is over; each new finding is made
-// short and kept as a folder. Engines other than the built-in one run in programs of their own
-// (//fuzzers), which ./qpexam starts; what they found comes back here by --import.
+// short and kept as a folder. Engines other than the built-in one drive a program of their own
+// (//fuzzers), which leaves what it found in a folder for this one to explain.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,8 +14,10 @@
 #include <thread>
 
 #include "harness/command/commands.h"
+#include "harness/command/engine.h"
 #include "harness/command/results.h"
 #include "harness/conform/expectations.h"
+#include "harness/fuzz/engine_folder.h"
 #include "harness/fuzz/finding_key.h"
 #include "harness/fuzz/source.h"
 #include "harness/program/bytes.h"
@@ -37,6 +39,8 @@ constexpr std::chrono::milliseconds kStall{5000};
 constexpr int kMinimizeHangTries = 100;
 constexpr std::chrono::milliseconds kMinimizeHangStall{300};
 constexpr uint32_t kUndefinedPerMille = 40;
+// Of the inputs that ended an engine's process, so many are looked at: mostly they are one finding.
+constexpr size_t kArtifacts = 200;
 
 // What the parent is told of.
 bool Tell(const RunResult& result) { return !result.below.empty() || result.verdict.violations; }
@@ -106,7 +110,7 @@ class Campaign {
     WriteProgress();
     Summary(seconds);
     if (StopOnInterrupt().load()) return kInterrupted;
-    return ours_ ? kOurFailure : found_.empty() ? kFine : kFindings;
+    return Status();
   }
 
   // What another engine found: each file is a Program, in bytes or as text.
@@ -114,24 +118,98 @@ class Campaign {
     if (!Prepare()) return kUsage;
     const Clock::time_point start = Clock::now();
     for (const std::string& file : files) {
-      std::string bytes, why;
-      if (!ReadFile(file, &bytes, &why)) {
-        Say(fmt::format("{}: {}", file, why));
-        continue;
-      }
-      Program program;
-      ParseResult parsed = ParseProgram(bytes, file);
-      program = parsed.ok ? std::move(parsed.program)
-                          : ProgramFromBytes(reinterpret_cast<const uint8_t*>(bytes.data()),
-                                             bytes.size());
-      executed_++;
-      const RunResult result = Alone(program);
-      if (KeysOf(program, result).empty())
-        Say(fmt::format("{}: does not recur in a process of its own", file));
-      Take(program, result);
+      if (!TakeFile(file)) Say(fmt::format("{}: does not recur in a process of its own", file));
     }
     Summary(Seconds(start));
-    return ours_ ? kOurFailure : found_.empty() ? kFine : kFindings;
+    return Status();
+  }
+
+  // A run of another engine, and then what it found.
+  ExitStatus Engine(const std::vector<NamedProgram>& seeds) {
+    const std::string missing = EngineMissing(arguments_.engine);
+    if (!missing.empty()) {
+      Say(missing);
+      return kSetupIncomplete;
+    }
+    if (!Prepare()) return kUsage;
+    const fs::path root =
+        fs::absolute(folder_) / fmt::format(".{}-{}", arguments_.engine, Slug(provider_.name));
+    const EngineFolder folder(root);
+    std::error_code error;
+    fs::create_directories(root / "seeds", error);
+    fs::create_directories(folder.FoundFolder(), error);
+    fs::remove(folder.CountsFile(), error);
+    std::set<std::string> names;
+    for (const conform::Expectation& entry : recorded_)
+      names.insert(EngineFolder::KnownName({entry.verdict, entry.clause, "", ""}));
+    std::string known;
+    for (const std::string& name : names) known += name + "\n";
+    if (!WriteFile(folder.KnownFile(), known)) return kUsage;
+    for (const NamedProgram& seed : seeds) {
+      const std::string name = fs::path(seed.name).filename();
+      if (!WriteFile(root / "seeds" / name, PrintProgram(seed.program, Notes::kDrop)))
+        return kUsage;
+    }
+    EngineOptions options;
+    options.engine = arguments_.engine;
+    options.provider = provider_.name;
+    options.seconds = arguments_.seconds;
+    options.runs = arguments_.runs;
+    options.jobs = arguments_.jobs;
+    options.seed = arguments_.seed;
+    const Clock::time_point start = Clock::now();
+    const bool terminal = isatty(2) == 1;
+    double shown = 0;
+    uint64_t before = 0;
+    EngineState end;
+    const std::string why = RunEngine(
+        options, folder,
+        [&](const EngineState& state) {
+          const double now = Seconds(start);
+          if (now - shown >= (terminal ? 1 : 10)) {
+            std::fprintf(
+                stderr, "%s%s%s", terminal ? "\r" : "",
+                StateLine(state, now, static_cast<double>(state.executed - before) / (now - shown))
+                    .c_str(),
+                terminal ? " " : "\n");
+            std::fflush(stderr);
+            shown = now;
+            before = state.executed;
+          }
+          if (StopOnInterrupt().load()) return true;
+          return arguments_.until_finding &&
+                 (state.crashes > 0 || !fs::is_empty(folder.FoundFolder()));
+        },
+        &end);
+    if (terminal) std::fputs("\r\033[K", stderr);
+    const double seconds = Seconds(start);
+    if (!why.empty()) Say(why);
+    // Explained even after an interrupt: an engine's finding is nothing a person can read.
+    executed_ = end.executed;
+    known_ = folder.ReadCounts();
+    for (const auto& [name, count] : known_) known_total_ += count;
+    std::vector<std::string> files;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder.FoundFolder(), error))
+      if (entry.path().extension() == ".qpx") files.push_back(entry.path());
+    std::sort(files.begin(), files.end());
+    const std::vector<std::string> artifacts = EngineArtifacts(options, folder);
+    files.insert(
+        files.end(), artifacts.begin(),
+        artifacts.begin() + static_cast<std::ptrdiff_t>(std::min(artifacts.size(), kArtifacts)));
+    if (artifacts.size() > kArtifacts)
+      Say(fmt::format("{} inputs ended a process; the first {} are looked at, the rest stay in {}",
+                      artifacts.size(), kArtifacts, root.string()));
+    for (const std::string& file : files) {
+      if (TakeFile(file)) {
+        fs::remove(file, error);
+      } else {
+        Say(fmt::format("{}: does not recur in a process of its own", file));
+      }
+    }
+    Summary(seconds);
+    Print("  " + StateLine(end, seconds, static_cast<double>(end.executed) / seconds) + "\n");
+    if (StopOnInterrupt().load()) return kInterrupted;
+    return why.empty() ? Status() : kOurFailure;
   }
 
  private:
@@ -140,6 +218,42 @@ class Campaign {
     bool stable = true;
     size_t calls = 0;
   };
+
+  ExitStatus Status() const { return ours_ ? kOurFailure : found_.empty() ? kFine : kFindings; }
+
+  static std::string StateLine(const EngineState& state, double seconds, double rate) {
+    std::string line = fmt::format("{:.0f} s, {} programs, {:.0f}/s, {} inputs kept, {} edges",
+                                   seconds, state.executed, rate, state.inputs, state.edges);
+    if (state.provider_points > 0)
+      line += fmt::format(", {} of {} points of the provider's code", state.provider_reached,
+                          state.provider_points);
+    return line + fmt::format(", {} crashes", state.crashes);
+  }
+
+  // One input of an engine. False where it shows nothing by itself.
+  bool TakeFile(const std::string& file) {
+    std::string bytes, why;
+    if (!ReadFile(file, &bytes, &why)) {
+      Say(fmt::format("{}: {}", file, why));
+      return true;
+    }
+    ParseResult parsed = ParseProgram(bytes, file);
+    const Program program =
+        parsed.ok ? std::move(parsed.program)
+                  : ProgramFromBytes(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+    const RunResult result = Alone(program);
+    const bool recurs = !KeysOf(program, result).empty();
+    Take(program, result);
+    // A Program that the target itself kept was a finding there.
+    const std::optional<FindingKey> key = KeyInNote(bytes);
+    if (key && !Shows(program, result, *key)) {
+      std::lock_guard<std::mutex> lock(take_);
+      Found& found = found_[*key];
+      if (found.count++ == 0) Keep(program, result, *key, &found);
+      return true;
+    }
+    return recurs;
+  }
 
   bool Reference() const { return provider_.kind == ProviderKind::kReference; }
 
@@ -383,15 +497,6 @@ class Campaign {
 }  // namespace
 
 ExitStatus Fuzz(const FuzzArguments& arguments) {
-  if (arguments.engine != "builtin" && arguments.imports.empty()) {
-    std::string target = arguments.provider;
-    std::replace(target.begin(), target.end(), ':', '_');
-    Say(
-        fmt::format("the engine {0} needs a build of its own: bazel run --config=asan-{0} "
-                    "//fuzzers:{1}_fuzz_test_run; what it finds comes here by --import=FILE",
-                    arguments.engine, target));
-    return kUsage;
-  }
   ProviderInfo provider;
   std::string why;
   if (!FindProvider(arguments.provider, &provider, &why)) {
@@ -415,6 +520,7 @@ ExitStatus Fuzz(const FuzzArguments& arguments) {
   std::vector<NamedProgram> named;
   const ExitStatus status = LoadPrograms(places, &named);
   if (status != kFine) return status;
+  if (arguments.engine != "builtin") return campaign.Engine(named);
   std::vector<Program> seeds;
   for (NamedProgram& n : named) seeds.push_back(std::move(n.program));
   return campaign.Run(std::move(seeds));

@@ -186,7 +186,9 @@ void Define(CLI::App* app, Arguments* a) {
       "Each finding is made short and kept in findings/ID/: program.qpx, explanation.txt, "
       "trace.txt,\nrepro.c. A later run with the same --output and --seed goes on where the last "
       "one "
-      "ended.\n");
+      "ended.\n"
+      "The engines libfuzzer (clang 14) and afl (AFL++) are built at first use, with "
+      "AddressSanitizer, and keep\ntheir inputs in findings/.ENGINE-PROVIDER/.\n");
   fuzz->add_option("--provider", a->fuzz.provider, "on which (default: reference)")
       ->type_name("NAME");
   fuzz->add_option("--seconds", a->fuzz.seconds, "how long (default: 60; 0: until interrupted)")

@@ -1,6 +1,11 @@
 // Where Programs come from, and when two findings are one.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "harness/fuzz/engine_folder.h"
 #include "harness/fuzz/finding_key.h"
 #include "harness/fuzz/source.h"
 #include "harness/program/parse.h"
@@ -96,6 +101,39 @@ TEST(FindingKey, TakesTheFunctionOfASanitizersReport) {
   EXPECT_EQ(KeysOf(program, result)[0].Text(), "sanitizer poll mlx5_poll_one");
   result.fatal = "sanitizer: cq.c:12:3: runtime error: index 3 out of bounds\n";
   EXPECT_EQ(KeysOf(program, result)[0].Text(), "sanitizer poll cq.c:12:3");
+}
+
+TEST(EngineFolder, KeepsAFindingOnceAndSaysWhichItIs) {
+  const std::string path = testing::TempDir() + "engine";
+  std::filesystem::remove_all(path);
+  const EngineFolder folder(path);
+  std::filesystem::create_directories(folder.FoundFolder());
+  // A crash has no clause: an empty part must not move the others.
+  const FindingKey key = {"crash", "", "poll", "rc"};
+  folder.KeepFound(key, Parse("qpx 1\nqp a rc\npoll a.send\n"));
+  folder.KeepFound(key, Parse("qpx 1\nqp b uc\n"));
+  std::ifstream in(folder.FoundFolder() + "/" + key.Id() + ".qpx");
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  EXPECT_NE(text.find("qp a rc"), std::string::npos) << text;
+  ParseResult parsed = ParseProgram(text, "kept");
+  EXPECT_TRUE(parsed.ok) << parsed.error.Message();
+  ASSERT_TRUE(KeyInNote(text));
+  EXPECT_EQ(*KeyInNote(text), key);
+  EXPECT_FALSE(KeyInNote("qpx 1\nqp a rc\n"));
+}
+
+TEST(EngineFolder, AddsUpWhatProcessesSteppedOver) {
+  const std::string path = testing::TempDir() + "counts";
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directories(path);
+  const EngineFolder folder(path);
+  folder.AddCounts({});
+  folder.AddCounts({{"violation WR-SGE-001", 3}, {"hang", 1}});
+  folder.AddCounts({{"violation WR-SGE-001", 4}});
+  const std::map<std::string, uint64_t> sum = {{"hang", 1}, {"violation WR-SGE-001", 7}};
+  EXPECT_EQ(folder.ReadCounts(), sum);
+  std::ofstream(folder.KnownFile()) << "hang\nviolation WR-SGE-001\n";
+  EXPECT_EQ(folder.ReadKnown().count(EngineFolder::KnownName({"hang", "", "x", ""})), 1u);
 }
 
 }  // namespace

@@ -1,0 +1,304 @@
+#include "harness/command/engine.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+namespace qpexam {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// A Program of 200 calls, in bytes.
+constexpr int kLongestInput = 16384;
+constexpr int kInputSeconds = 10;
+// What an engine may take to end after it was asked to.
+constexpr std::chrono::seconds kPatience{20};
+
+// bazel-*-bin/harness/qpexam -> bazel-*-bin/fuzzers/NAME
+fs::path Beside(const std::string& name) {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path().parent_path() / "fuzzers" / name;
+}
+
+fs::path Target() { return Beside("reference_fuzz_test_bin"); }
+fs::path Mutator() { return Beside("libqpexam_afl_mutator.so"); }
+
+bool OnPath(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+std::string LastLines(const std::string& file, size_t lines) {
+  std::ifstream in(file);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  size_t at = text.size();
+  for (size_t n = 0; n <= lines && at != std::string::npos && at > 0; n++)
+    at = text.rfind('\n', at - 1);
+  return at == std::string::npos || at == 0 ? text : text.substr(at + 1);
+}
+
+// One process of an engine, with its own process group: what it starts ends with it.
+class Process {
+ public:
+  Process(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+          const std::string& log) {
+    std::vector<char*> argv;
+    for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+    argv.push_back(nullptr);
+    const pid_t parent = getpid();
+    pid_ = fork();
+    if (pid_ != 0) {
+      if (pid_ > 0) setpgid(pid_, pid_);
+      return;
+    }
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(127);
+    const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    const int in = open("/dev/null", O_RDONLY);
+    if (out < 0 || in < 0) _exit(127);
+    dup2(in, 0);
+    dup2(out, 1);
+    dup2(out, 2);
+    for (const std::string& e : environment) putenv(const_cast<char*>(e.c_str()));
+    execvp(argv[0], argv.data());
+    dprintf(2, "%s: cannot be started\n", argv[0]);
+    _exit(127);
+  }
+  ~Process() {
+    Signal(SIGKILL);
+    if (Running()) waitpid(pid_, &status_, 0);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  bool Running() {
+    if (pid_ > 0 && !ended_ && waitpid(pid_, &status_, WNOHANG) == pid_) ended_ = true;
+    return pid_ > 0 && !ended_;
+  }
+  void Signal(int signal) const {
+    if (pid_ > 0) kill(-pid_, signal);
+  }
+  // As a shell says it.
+  int status() const {
+    if (pid_ < 0) return 127;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int status_ = 0;
+  bool ended_ = false;
+};
+
+// "#1024: cov: 512 ft: 900 corp: 77 exec/s 80 oom/timeout/crash: 0/0/3 time: 9s ..."
+void ReadLibFuzzer(const std::string& log, std::streamoff* at, EngineState* state) {
+  std::ifstream in(log);
+  in.seekg(*at);
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    *at = in.tellg();
+    if (line.empty() || line[0] != '#') continue;
+    std::istringstream words(line.substr(1));
+    uint64_t executed = 0;
+    if (!(words >> executed)) continue;
+    state->executed = std::max(state->executed, executed);
+    for (std::string word; words >> word;) {
+      if (word == "cov:") {
+        words >> state->edges;
+      } else if (word == "corp:") {
+        words >> state->inputs;
+      } else if (word == "oom/timeout/crash:") {
+        uint64_t a = 0, b = 0, c = 0;
+        char slash;
+        if (words >> a >> slash >> b >> slash >> c) state->crashes = a + b + c;
+      }
+    }
+  }
+}
+
+void ReadAfl(const std::string& folder, EngineState* state) {
+  uint64_t executed = 0, crashes = 0, inputs = 0, edges = 0;
+  std::error_code error;
+  for (const fs::directory_entry& instance : fs::directory_iterator(folder, error)) {
+    std::ifstream in(instance.path() / "fuzzer_stats");
+    std::string name, colon;
+    for (std::string line; std::getline(in, line);) {
+      std::istringstream words(line);
+      uint64_t value = 0;
+      if (!(words >> name >> colon >> value)) continue;
+      if (name == "execs_done") executed += value;
+      if (name == "saved_crashes" || name == "saved_hangs") crashes += value;
+      if (name == "corpus_count") inputs = std::max(inputs, value);
+      if (name == "edges_found") edges = std::max(edges, value);
+    }
+  }
+  state->executed = executed;
+  state->crashes = crashes;
+  state->inputs = inputs;
+  state->edges = edges;
+}
+
+void ReadCoverage(const EngineFolder& folder, EngineState* state) {
+  std::ifstream in(folder.CoverageFile(), std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  state->provider_points = bytes.size();
+  state->provider_reached =
+      bytes.size() - static_cast<uint64_t>(std::count(bytes.begin(), bytes.end(), '\0'));
+}
+
+}  // namespace
+
+std::string EngineMissing(const std::string& engine) {
+  if (access(Target().c_str(), X_OK) != 0 ||
+      (engine == "afl" && access(Mutator().c_str(), R_OK) != 0)) {
+    return fmt::format(
+        "the engine {0} needs a build of its own, which is not beside this program; start it from "
+        "the tree: ./qpexam fuzz --engine={0}",
+        engine);
+  }
+  if (engine == "afl" && !OnPath("afl-fuzz"))
+    return "there is no afl-fuzz on this machine; on Debian: apt-get install afl++";
+  return "";
+}
+
+std::string RunEngine(const EngineOptions& options, const EngineFolder& folder,
+                      const std::function<bool(const EngineState&)>& stop, EngineState* end) {
+  const fs::path root = folder.path();
+  std::error_code error;
+  for (const char* name : {"corpus", "artifacts"}) fs::create_directories(root / name, error);
+  const std::string log = root / "log";
+  fs::remove(log, error);
+  std::vector<std::string> environment = {
+      fmt::format("{}={}", kEngineFolderVariable, folder.path()),
+      fmt::format("{}={}", kEngineProviderVariable, options.provider)};
+  const auto seconds = static_cast<uint64_t>(options.seconds + 0.999);
+  std::vector<std::unique_ptr<Process>> processes;
+  if (options.engine == "libfuzzer") {
+    std::vector<std::string> arguments = {
+        Target().string(),
+        fmt::format("-fork={}", options.jobs),
+        "-ignore_crashes=1",
+        "-ignore_ooms=1",
+        "-ignore_timeouts=1",
+        fmt::format("-timeout={}", kInputSeconds),
+        "-rss_limit_mb=4096",
+        fmt::format("-max_len={}", kLongestInput),
+        fmt::format("-seed={}", static_cast<uint32_t>(options.seed)),
+        fmt::format("-artifact_prefix={}/", (root / "artifacts").string())};
+    if (seconds > 0) arguments.push_back(fmt::format("-max_total_time={}", seconds));
+    if (options.runs > 0) arguments.push_back(fmt::format("-runs={}", options.runs));
+    arguments.push_back(root / "corpus");
+    arguments.push_back(root / "seeds");
+    processes.push_back(std::make_unique<Process>(arguments, environment, log));
+  } else {
+    // A job of AFL++ is a process; they share what they find through the output folder.
+    for (const std::string& variable :
+         {"AFL_CUSTOM_MUTATOR_LIBRARY=" + Mutator().string(), std::string("AFL_NO_UI=1"),
+          std::string("AFL_NO_AFFINITY=1"), std::string("AFL_SKIP_CPUFREQ=1"),
+          std::string("AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1"), std::string("AFL_AUTORESUME=1"),
+          std::string("AFL_IGNORE_SEED_PROBLEMS=1")})
+      environment.push_back(variable);
+    for (unsigned job = 0; job < options.jobs; job++) {
+      std::vector<std::string> arguments = {"afl-fuzz",
+                                            job == 0 ? "-M" : "-S",
+                                            fmt::format("job{}", job),
+                                            "-i",
+                                            root / "seeds",
+                                            "-o",
+                                            root / "afl",
+                                            "-m",
+                                            "none",
+                                            "-t",
+                                            fmt::format("{}", 1000 * kInputSeconds),
+                                            "-s",
+                                            fmt::format("{}", options.seed + job)};
+      if (seconds > 0) {
+        arguments.push_back("-V");
+        arguments.push_back(fmt::format("{}", seconds));
+      }
+      if (options.runs > 0) {
+        arguments.push_back("-E");
+        arguments.push_back(fmt::format("{}", (options.runs + options.jobs - 1) / options.jobs));
+      }
+      arguments.push_back("--");
+      arguments.push_back(Target());
+      processes.push_back(std::make_unique<Process>(arguments, environment,
+                                                    job == 0 ? log : log + std::to_string(job)));
+    }
+  }
+  const auto running = [&] {
+    return std::any_of(processes.begin(), processes.end(),
+                       [](const auto& process) { return process->Running(); });
+  };
+  *end = EngineState();
+  std::streamoff at = 0;
+  const auto read = [&] {
+    if (options.engine == "libfuzzer")
+      ReadLibFuzzer(log, &at, end);
+    else
+      ReadAfl(root / "afl", end);
+    ReadCoverage(folder, end);
+  };
+  bool stopped = false;
+  for (Clock::time_point told{}; running();) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    read();
+    if (!stopped && stop(*end)) {
+      stopped = true;
+      told = Clock::now();
+      for (const auto& process : processes) process->Signal(SIGINT);
+    }
+    if (stopped && Clock::now() - told > kPatience) break;
+  }
+  read();
+  if (stopped) return "";
+  for (const auto& process : processes) {
+    if (process->status() == 0) continue;
+    return fmt::format("the engine ended with status {}; its last words ({}):\n{}",
+                       process->status(), log, LastLines(log, 12));
+  }
+  return "";
+}
+
+std::vector<std::string> EngineArtifacts(const EngineOptions& options, const EngineFolder& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  const auto add = [&](const fs::path& from, const std::vector<std::string>& prefixes) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
+      const std::string name = entry.path().filename();
+      if (std::any_of(prefixes.begin(), prefixes.end(),
+                      [&](const std::string& p) { return name.rfind(p, 0) == 0; }))
+        files.push_back(entry.path());
+    }
+  };
+  const fs::path root = folder.path();
+  if (options.engine == "libfuzzer") {
+    add(root / "artifacts", {"crash-", "timeout-", "oom-", "leak-"});
+  } else {
+    for (const fs::directory_entry& instance : fs::directory_iterator(root / "afl", error)) {
+      add(instance.path() / "crashes", {"id"});
+      add(instance.path() / "hangs", {"id"});
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace qpexam
