@@ -15,7 +15,8 @@ def qpexam_copts():
     return _WARNINGS
 
 def qpx_library(copts = [], **kwargs):
-    cc_library(copts = _WARNINGS + copts, **kwargs)
+    # No shared form: nothing here links it, and it would have everything compiled twice.
+    cc_library(copts = _WARNINGS + copts, linkstatic = 1, **kwargs)
 
 def qpx_binary(copts = [], **kwargs):
     cc_binary(copts = _WARNINGS + copts, **kwargs)

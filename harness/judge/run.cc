@@ -204,7 +204,8 @@ void Judge::Impl::Step(const Event& event) {
     case CallKind::kPoll:
     case CallKind::kPollEx: {
       looked = true;
-      drained = event.rc == 0 && event.count < call.n;
+      // Inside an open poll of the same queue (WR-CQX-008) nothing found says nothing.
+      drained = event.rc == 0 && event.count < call.n && event.lints.count == 0;
       if (CqState* cq = Cq({call.object, call.side})) {
         cq->seen_fields = call.kind == CallKind::kPollEx && call.wc_flags
                               ? cq->fields & call.wc_flags

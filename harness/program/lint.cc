@@ -569,27 +569,33 @@ Verdict Linter::PollBatch(const Call& call) {
                        fmt::format("polling inside the open region of {} may block", Name(r.qp))};
     }
   }
-  if (call.side != Side::kNone) return std::nullopt;  // a private queue, never an extended one
-  Known& cq = known_[call.object];
+  ObjectId queue = call.object;
+  if (call.side != Side::kNone) {
+    const Call* qp = known_[call.object].made_by;
+    if (qp == nullptr) return std::nullopt;
+    queue = call.side == Side::kSend ? qp->cq : qp->recv_cq;
+    if (queue == kNoObject) return std::nullopt;  // a private queue, never an extended one
+  }
+  Known& cq = known_[queue];
   const bool extended_call = call.kind != CallKind::kPoll;
   if (extended_call && !cq.made_by->ex) {
     return Undefined{"WR-CQX-008",
-                     fmt::format("{} was not made by ibv_create_cq_ex", Name(call.object))};
+                     fmt::format("{} was not made by ibv_create_cq_ex", Name(queue))};
   }
   if (extended_call && (call.wc_flags & ~cq.made_by->wc_flags)) {
     return Undefined{"WR-CQX-004",
-                     fmt::format("a field is read that {} was not made with", Name(call.object))};
+                     fmt::format("a field is read that {} was not made with", Name(queue))};
   }
   const bool opens = call.kind == CallKind::kPoll || call.kind == CallKind::kPollEx ||
                      call.kind == CallKind::kStartPoll;
   if (opens) {
     if (cq.in_batch && (cq.thread_of_batch == call.thread || !in_parallel_)) {
       return Undefined{"WR-CQX-008",
-                       fmt::format("{} is between start_poll and end_poll", Name(call.object))};
+                       fmt::format("{} is between start_poll and end_poll", Name(queue))};
     }
     if (call.kind == CallKind::kStartPoll) {
       cq.in_batch = true;
-      batches_.push_back(call.object);
+      batches_.push_back(queue);
       cq.thread_of_batch = call.thread;
     }
     return std::nullopt;
@@ -599,7 +605,7 @@ Verdict Linter::PollBatch(const Call& call) {
   }
   if (call.kind == CallKind::kEndPoll) {
     cq.in_batch = false;
-    batches_.erase(std::find(batches_.begin(), batches_.end(), call.object));
+    batches_.erase(std::find(batches_.begin(), batches_.end(), queue));
   }
   return std::nullopt;
 }
