@@ -579,8 +579,7 @@ Verdict Linter::PollBatch(const Call& call) {
   Known& cq = known_[queue];
   const bool extended_call = call.kind != CallKind::kPoll;
   if (extended_call && !cq.made_by->ex) {
-    return Undefined{"WR-CQX-008",
-                     fmt::format("{} was not made by ibv_create_cq_ex", Name(queue))};
+    return Undefined{"WR-CQX-008", fmt::format("{} was not made by ibv_create_cq_ex", Name(queue))};
   }
   if (extended_call && (call.wc_flags & ~cq.made_by->wc_flags)) {
     return Undefined{"WR-CQX-004",
