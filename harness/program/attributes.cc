@@ -267,7 +267,8 @@ ibv_qp_attr PlainAttributes(const ModifyFacts& facts) {
 ModifyArgs ArgsOfModify(const Call& call, const ModifyFacts& facts) {
   ModifyArgs args{PlainAttributes(facts), 0};
   const std::optional<uint64_t> state = Given(call, AttrField::kState);
-  if (state) {
+  // A number that is no state has no transition, and no place in the enumeration.
+  if (state && *state <= IBV_QPS_UNKNOWN) {
     const auto to = static_cast<ibv_qp_state>(*state);
     if (const model::Transition* edge = model::FindTransition(facts.type, facts.present, to)) {
       args.mask |= edge->required;
