@@ -659,6 +659,11 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
     Fail(EINVAL);
     return;
   }
+  // Refused before the list is read (WR-LIM-005).
+  if (num_buf > UINT32_MAX) {
+    Fail(EINVAL);
+    return;
+  }
   uint64_t total = 0;
   for (size_t i = 0; i < num_buf; ++i) {
     uint64_t length = list[i].length;
