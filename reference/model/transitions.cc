@@ -167,14 +167,6 @@ const Transition* FindTransition(QpType type, ibv_qp_state from, ibv_qp_state to
   return nullptr;
 }
 
-std::vector<Transition> TransitionsOf(QpType type) {
-  const auto table = TableOf(type);
-  std::vector<Transition> all(table.begin(), table.end());
-  all.insert(all.end(), std::begin(kToReset), std::end(kToReset));
-  all.insert(all.end(), std::begin(kToErr), std::end(kToErr));
-  return all;
-}
-
 ModifyCheck CheckModify(QpType type, ibv_qp_state present, int attr_mask, const ibv_qp_attr& attr) {
   const bool names_state = (attr_mask & IBV_QP_STATE) != 0;
   const ibv_qp_state to = names_state ? attr.qp_state : present;

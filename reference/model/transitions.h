@@ -7,7 +7,6 @@
 
 #include <iterator>
 #include <string_view>
-#include <vector>
 
 #include "reference/model/ops.h"
 
@@ -22,7 +21,6 @@ struct Transition {
 
 // The edge, or nullptr where Table B1 has none for this type.
 const Transition* FindTransition(QpType type, ibv_qp_state from, ibv_qp_state to);
-std::vector<Transition> TransitionsOf(QpType type);
 
 enum class ModifyVerdict : uint8_t {
   kAllowed,             // a device may still refuse SQD edges and SQE->RTS
