@@ -55,7 +55,7 @@ const Trace& ProgramTarget::Run(const Program& program) {
   options.keep_objects = true;
   // Threads may wait for each other for ever where a use is undefined, on the reference too.
   if (!session_->detects_undefined() || HasParallel(program_)) {
-    if (std::optional<LintFinding> cut = FirstUndefined(program_)) options.cut_at = cut->call;
+    if (std::optional<LintFinding> cut = FirstUndefined(program_)) options.cut_at = cut->cut_at;
   }
   executor_->Run(program_, options, &trace_);
   if (coverage_) coverage_->Note();

@@ -43,7 +43,7 @@ std::string Emitted(const Program& program) {
   std::unique_ptr<DeviceSession> session = Open("reference");
   Executor executor(session.get());
   RunOptions options;
-  if (std::optional<LintFinding> cut = FirstUndefined(program)) options.cut_at = cut->call;
+  if (std::optional<LintFinding> cut = FirstUndefined(program)) options.cut_at = cut->cut_at;
   Trace trace;
   executor.Run(program, options, &trace);
   return EmitC(program, trace, "a test");

@@ -254,6 +254,26 @@ join
   }
 }
 
+// A region belongs to the thread that began it (WR-CONC-001), also if the section ends within it.
+TEST_F(Execute, TheMainThreadIsTheSameInASection) {
+  Run(R"(qp a rc ops=RDMA_WRITE
+qp b rc
+connect a b
+mr m len=64 access=LOCAL_WRITE|REMOTE_WRITE
+thread t
+parallel
+start a
+t: load m+8 len=8
+join
+rdma_write a wr_id=1 flags=SIGNALED addr=m+0
+set_sge a addr=m+32 len=8
+complete a
+poll a.send
+)");
+  EXPECT_EQ(Of(CallKind::kComplete).rc, 0);
+  EXPECT_TRUE(trace_.lints.empty()) << Text();
+}
+
 TEST_F(Execute, AWaitThatNothingCanEndEndsAtOnceOnTheVirtualClock) {
   Run(R"(qp a rc ops=SEND
 connect a a

@@ -500,10 +500,11 @@ uint32_t Executor::Impl::RunParallel(uint32_t first) {
       running_--;
     };
   }
-  // The main thread's calls have a worker as well: it must be free to wait for all.
-  for (size_t t = 0; t < tasks.size(); t++)
+  for (size_t t = 1; t < tasks.size(); t++)
     if (tasks[t]) threads_->Begin(static_cast<uint8_t>(t), &tasks[t]);
-  for (size_t t = 0; t < tasks.size(); t++)
+  // The main thread stays the thread that it is before and after: a region may span the section.
+  if (tasks[0]) tasks[0]();
+  for (size_t t = 1; t < tasks.size(); t++)
     if (tasks[t]) threads_->Finish(static_cast<uint8_t>(t));
   parallel_ = false;
   return join;

@@ -174,7 +174,7 @@ TEST(Corpus, PrefixesOfMisusesAreClean) {
     ASSERT_TRUE(result.ok) << result.error.Message();
     const auto finding = FirstUndefined(result.program);
     ASSERT_TRUE(finding) << path;
-    result.program.calls.resize(finding->call);
+    result.program.calls.resize(finding->cut_at);
     EXPECT_FALSE(FirstUndefined(result.program)) << path;
   }
 }

@@ -92,11 +92,19 @@ class Linter {
   std::vector<ObjectId> used_ahs_;  // those with ah_users
   std::vector<ObjectId> batches_;   // cqs between start_poll and end_poll
   bool in_parallel_ = false;
+  uint32_t section_ = 0;  // its `parallel`
 };
 
 std::optional<LintFinding> Linter::Run() {
   for (uint32_t i = 0; i < program_.calls.size(); ++i) {
-    if (Verdict found = Check(i)) return LintFinding{i, found->clause, std::move(found->why)};
+    Verdict found = Check(i);
+    if (!found) continue;
+    if (!in_parallel_) return LintFinding{i, i, found->clause, std::move(found->why)};
+    const Call& call = program_.calls[i];
+    return LintFinding{
+        i, section_, found->clause,
+        fmt::format("{} (at {})", found->why,
+                    call.line ? fmt::format("line {}", call.line) : fmt::format("call {}", i))};
   }
   return std::nullopt;
 }
@@ -235,6 +243,7 @@ Verdict Linter::Check(uint32_t index) {
     case CallKind::kParallel:
       if (Verdict bad = CheckSection(index)) return bad;
       in_parallel_ = true;
+      section_ = index;
       return std::nullopt;
     case CallKind::kJoin:
       in_parallel_ = false;

@@ -20,7 +20,10 @@
 namespace qpexam {
 
 struct LintFinding {
-  uint32_t call = 0;   // index into Program::calls
+  uint32_t call = 0;  // index into Program::calls
+  // A run stops before this call: before `call`, or before the `parallel` that it is behind. What
+  // the text has before a call of a section is no state in which the threads could be stopped.
+  uint32_t cut_at = 0;
   const char* clause;  // "WR-SET-002"
   std::string why;     // one line
 };

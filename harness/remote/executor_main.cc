@@ -187,7 +187,7 @@ class Run {
         if (out_ >= 0 && !WriteAll(out_, PrintBegin(job.index))) _exit(kUsage);
         options.cut_at = ~uint32_t{0};
         if (std::optional<LintFinding> cut = FirstUndefined(job.program))
-          options.cut_at = cut->call;
+          options.cut_at = cut->cut_at;
         const Clock::time_point start = Clock::now();
         executor.Run(job.program, options, &trace);
         const auto took =

@@ -106,7 +106,7 @@ class RemoteRun {
     RunResult result;
     result.index = index;
     if (std::optional<LintFinding> cut = FirstUndefined(programs_[index])) {
-      result.cut_at = cut->call;
+      result.cut_at = cut->cut_at;
       result.cut_why = std::string(cut->clause) + ": " + cut->why;
     }
     return result;

@@ -96,7 +96,7 @@ void SendFrame(int fd, char kind, std::string_view body) {
                       [](const Call& call) { return call.kind == CallKind::kParallel; });
       if (!session->detects_undefined() || parallel || options.cut_undefined) {
         if (std::optional<LintFinding> cut = FirstUndefined(program)) {
-          result.cut_at = cut->call;
+          result.cut_at = cut->cut_at;
           result.cut_why = std::string(cut->clause) + ": " + cut->why;
         }
       }

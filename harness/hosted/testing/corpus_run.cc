@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
       }
       session->FitDefaults(&parsed.program);
       RunOptions run;
-      if (auto undefined = FirstUndefined(parsed.program)) run.cut_at = undefined->call;
+      if (auto undefined = FirstUndefined(parsed.program)) run.cut_at = undefined->cut_at;
       Trace trace;
       session->BeginProgram(seed != 0 ? seed : parsed.program.seed);
       executor.Run(parsed.program, run, &trace);

@@ -74,7 +74,7 @@ TEST_P(CorpusTest, TheSeamsSayNothingButWhatIsKnown) {
     ASSERT_TRUE(parsed.ok) << parsed.error.Message();
     session->FitDefaults(&parsed.program);
     RunOptions options;
-    if (auto undefined = FirstUndefined(parsed.program)) options.cut_at = undefined->call;
+    if (auto undefined = FirstUndefined(parsed.program)) options.cut_at = undefined->cut_at;
     Trace trace;
     session->BeginProgram(GetParam() != 0 ? GetParam() : parsed.program.seed);
     executor.Run(parsed.program, options, &trace);
