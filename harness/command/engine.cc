@@ -1,9 +1,7 @@
 #include "harness/command/engine.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +13,8 @@
 #include <memory>
 #include <sstream>
 #include <thread>
+
+#include "harness/process/process.h"
 
 namespace qpexam {
 namespace {
@@ -45,13 +45,9 @@ bool OnPath(const std::string& program) {
   return false;
 }
 
-std::string LastLines(const std::string& file, size_t lines) {
-  std::ifstream in(file);
-  const std::string text((std::istreambuf_iterator<char>(in)), {});
-  size_t at = text.size();
-  for (size_t n = 0; n <= lines && at != std::string::npos && at > 0; n++)
-    at = text.rfind('\n', at - 1);
-  return at == std::string::npos || at == 0 ? text : text.substr(at + 1);
+std::string ReadText(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 // One process of an engine, with its own process group: what it starts ends with it.
@@ -59,28 +55,12 @@ class Process {
  public:
   Process(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
           const std::string& log) {
-    std::vector<char*> argv;
-    for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-    argv.push_back(nullptr);
-    const pid_t parent = getpid();
-    pid_ = fork();
-    if (pid_ != 0) {
-      if (pid_ > 0) setpgid(pid_, pid_);
-      return;
-    }
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(127);
-    const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-    const int in = open("/dev/null", O_RDONLY);
-    if (out < 0 || in < 0) _exit(127);
-    dup2(in, 0);
-    dup2(out, 1);
-    dup2(out, 2);
-    for (const std::string& e : environment) putenv(const_cast<char*>(e.c_str()));
-    execvp(argv[0], argv.data());
-    dprintf(2, "%s: cannot be started\n", argv[0]);
-    _exit(127);
+    ProcessStart start;
+    start.arguments = arguments;
+    start.environment = environment;
+    start.log = log;
+    start.append = true;
+    pid_ = StartProcess(start);
   }
   ~Process() {
     Signal(SIGKILL);
@@ -97,10 +77,7 @@ class Process {
     if (pid_ > 0) kill(-pid_, signal);
   }
   // As a shell says it.
-  int status() const {
-    if (pid_ < 0) return 127;
-    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
-  }
+  int status() const { return pid_ < 0 ? 127 : ShellStatus(status_); }
 
  private:
   pid_t pid_ = -1;
@@ -272,7 +249,7 @@ std::string RunEngine(const EngineOptions& options, const EngineFolder& folder,
   for (const auto& process : processes) {
     if (process->status() == 0) continue;
     return fmt::format("the engine ended with status {}; its last words ({}):\n{}",
-                       process->status(), log, LastLines(log, 12));
+                       process->status(), log, LastLines(ReadText(log), 12));
   }
   return "";
 }

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +13,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "harness/process/process.h"
 
 namespace qpexam::conform {
 namespace {
@@ -50,35 +50,15 @@ class TemporaryFile {
   bool ok_ = false;
 };
 
-std::string LastLines(const std::string& text, int count) {
-  size_t at = text.size();
-  while (count-- > 0 && at != std::string::npos && at > 0) at = text.rfind('\n', at - 1);
-  return at == std::string::npos || at == 0 ? text : text.substr(at + 1);
-}
-
 // Starts `arguments` with both outputs in `log`; -1 with errno.
 pid_t Start(const std::vector<std::string>& arguments, const std::string& log) {
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child != 0) return child;
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(127);
-  setpgid(0, 0);  // an interrupt is for us to pass on
-  const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  const int in = open("/dev/null", O_RDONLY);
-  if (out < 0 || in < 0) _exit(127);
-  dup2(in, 0);
-  dup2(out, 1);
-  dup2(out, 2);
+  ProcessStart start;
+  start.arguments = arguments;
+  start.log = log;
   // Bazel's sharding and its report belong to the test that we may be running in.
-  for (const char* name : {"TEST_TOTAL_SHARDS", "TEST_SHARD_INDEX", "TEST_SHARD_STATUS_FILE",
-                           "XML_OUTPUT_FILE", "GTEST_OUTPUT", "TESTBRIDGE_TEST_ONLY"})
-    unsetenv(name);
-  std::vector<char*> argv;
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  execv(argv[0], argv.data());
-  _exit(127);
+  start.without = {"TEST_TOTAL_SHARDS", "TEST_SHARD_INDEX", "TEST_SHARD_STATUS_FILE",
+                   "XML_OUTPUT_FILE",   "GTEST_OUTPUT",     "TESTBRIDGE_TEST_ONLY"};
+  return StartProcess(start);
 }
 
 size_t CountLines(const std::string& path) {
@@ -169,7 +149,7 @@ SuiteEnd RunSuites(const SuiteOptions& options, SuiteRun* run, std::string* why)
     *why = "interrupted";
     return SuiteEnd::kStopped;
   }
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const int code = ShellStatus(status);
   if (code == 0 || (code == 1 && !run->tests.empty())) return SuiteEnd::kRan;
   if (code == 3) {  // conformance/fixture/supervisor.h
     *why = fmt::format(
@@ -194,9 +174,7 @@ bool ListTests(const std::string& binary,
     return false;
   }
   const pid_t child = Start({binary, "--list_clauses"}, log.path());
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) ||
-      WEXITSTATUS(status) != 0) {
+  if (child < 0 || WaitForProcess(child) != 0) {
     *why = "the suites do not list their tests: " + log.Read();
     return false;
   }

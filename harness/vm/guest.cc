@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <set>
 #include <thread>
 
+#include "harness/process/process.h"
 #include "harness/vm/console_log.h"
 #include "harness/vm/initramfs.h"
 #include "harness/vm/subprocess.h"
@@ -150,26 +150,6 @@ std::vector<std::string> QemuCommand(const Kernel& kernel, const std::string& fo
   return command;
 }
 
-pid_t StartQemu(const std::vector<std::string>& command, const std::string& log) {
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child != 0) return child;
-  // No guest outlives us, and an interrupt is ours to handle.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);
-  setpgid(0, 0);
-  const int in = open("/dev/null", O_RDONLY);
-  const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  dup2(in, 0);
-  dup2(out, 1);
-  dup2(out, 2);
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  execv(argv[0], argv.data());
-  _exit(127);
-}
-
 // Reads what was appended to a file since the last time.
 class Tail {
  public:
@@ -230,7 +210,11 @@ MachineEnd Guest::Run(const MachineJob& job) const {
   }
   archive.clear();
   archive.shrink_to_fit();
-  const pid_t qemu = StartQemu(QemuCommand(kernel, folder.path()), folder.path() + "/qemu");
+  ProcessStart start;
+  start.arguments = QemuCommand(kernel, folder.path());
+  start.log = folder.path() + "/qemu";
+  start.when_we_end = SIGKILL;  // no guest outlives us
+  const pid_t qemu = StartProcess(start);
   if (qemu < 0) {
     end.why = std::string("QEMU cannot be started: ") + std::strerror(errno);
     return end;

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +10,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "harness/process/process.h"
+
 namespace qpexam::vm {
 
 ToolEnd RunTool(const std::vector<std::string>& arguments, const std::string& folder,
@@ -19,24 +19,15 @@ ToolEnd RunTool(const std::vector<std::string>& arguments, const std::string& fo
   ToolEnd end;
   int fds[2];
   if (pipe2(fds, O_CLOEXEC)) return end;
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(127);
-    const int null = open("/dev/null", O_RDWR);
-    dup2(null, 0);
-    dup2(fds[1], 1);
-    dup2(stdout_alone ? null : fds[1], 2);
-    if (!folder.empty() && chdir(folder.c_str())) _exit(127);
-    setenv("LC_ALL", "C", 1);
-    setenv("DEBIAN_FRONTEND", "noninteractive", 1);
-    std::vector<char*> argv;
-    for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-    argv.push_back(nullptr);
-    execvp(argv[0], argv.data());
-    _exit(127);
-  }
+  ProcessStart start;
+  start.arguments = arguments;
+  start.environment = {"LC_ALL=C", "DEBIAN_FRONTEND=noninteractive"};
+  start.folder = folder;
+  start.output = fds[1];
+  start.errors = !stdout_alone;
+  start.own_group = false;
+  start.when_we_end = SIGKILL;
+  const pid_t child = StartProcess(start);
   close(fds[1]);
   if (child > 0) {
     char bytes[1 << 16];
@@ -46,10 +37,7 @@ ToolEnd RunTool(const std::vector<std::string>& arguments, const std::string& fo
       if (n <= 0) break;
       end.output.append(bytes, static_cast<size_t>(n));
     }
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    end.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    end.status = WaitForProcess(child);
   }
   close(fds[0]);
   return end;
