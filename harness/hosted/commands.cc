@@ -40,6 +40,10 @@ class ObjectMemory : public SharedMemory {
   Mapping AllocateDevicePages(size_t size, uint32_t owner) override {
     return kernel_.AllocateDevicePages(context_, size, owner, &object_);
   }
+  Mapping Mapped(uint64_t offset) override {
+    auto it = context_.memory.find(offset);
+    return it != context_.memory.end() ? it->second.mapping : Mapping();
+  }
 
  private:
   KernelImpl& kernel_;
@@ -890,6 +894,7 @@ int CommandHandler::ModifyQp() {
   command.kind = Command::Kind::kModifyQp;
   command.qp = &qp->facts;
   command.attr_mask = static_cast<int>(request.attr_mask);
+  command.attr = &a;
   command.extended = call_.extended;
   if (int err = Private(command, qp)) return err;
   // What lies in the queues when the state changes is subject to the change.

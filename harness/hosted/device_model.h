@@ -42,6 +42,8 @@ class SharedMemory {
   // Whole pages whose stores reach OnWrite(), for devices that give each queue its own. `owner` is
   // Mapping::owner.
   virtual Mapping AllocateDevicePages(size_t size, uint32_t owner) = 0;
+  // What the context of the command has mapped at an offset; size 0: nothing.
+  virtual Mapping Mapped(uint64_t offset) = 0;
 };
 
 // A queue as the provider's memory holds it.
@@ -66,8 +68,10 @@ struct Queue {
 
   // Free-running. Work queues: the next entry that the device reads. CQ: the next it writes.
   uint32_t next = 0;
+  // Of the last doorbell, on devices whose doorbells say more than that there is work.
+  uint32_t doorbell = 0;
   // For the device model's own use.
-  uint32_t note[4] = {};
+  uint32_t note[12] = {};
 
   bool exists() const { return base != nullptr; }
 };
@@ -128,8 +132,9 @@ struct Command {
   SrqFacts* srq = nullptr;
   QpFacts* qp = nullptr;
   AhFacts* ah = nullptr;
-  int attr_mask = 0;      // kModifyQp, kModifySrq
-  bool extended = false;  // the EX form of a command that has two
+  int attr_mask = 0;                  // kModifyQp, kModifySrq
+  const ibv_qp_attr* attr = nullptr;  // kModifyQp
+  bool extended = false;              // the EX form of a command that has two
   SharedMemory* memory = nullptr;
 };
 
@@ -141,9 +146,10 @@ struct Reply {
 
 // What a store to a device page means.
 struct Doorbell {
-  enum class Kind : uint8_t { kSend, kArmCq };
+  enum class Kind : uint8_t { kSend, kReceive, kShared, kCqConsumer, kArmCq };
   Kind kind = Kind::kSend;
-  uint32_t number = 0;  // QPN or CQN
+  uint32_t number = 0;  // QPN, SRQN or CQN
+  uint32_t value = 0;   // goes into Queue::doorbell
   CqFacts::Arm arm = CqFacts::Arm::kNone;
   uint32_t sequence = 0;
 };
@@ -193,7 +199,7 @@ struct NativeCompletion {
   uint32_t entry = 0;            // free-running index of the work queue entry it completes
   uint32_t native_index = 0;     // as decoded
   const Queue* work_queue = nullptr;
-  const QpFacts* qp = nullptr;
+  QpFacts* qp = nullptr;
   const SrqFacts* srq = nullptr;  // a receive from a shared queue
   model::Operation op{};          // of the send request, also where status is an error
 };
@@ -213,6 +219,9 @@ struct DeviceTraits {
   uint32_t qp_numbers_modulo = 0;
   uint32_t key_bits = 32;
   uint64_t more_cap_flags = 0;  // device_cap_flags_ex beyond attr.device_cap_flags
+  // The library makes the completions of a flush by itself: it does not wait for the device, whose
+  // completions can therefore not be late.
+  bool library_flushes = false;
 };
 
 // The attributes of a native ioctl method; empty where the caller gave none.

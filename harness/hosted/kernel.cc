@@ -312,6 +312,7 @@ class PageAllocator : public SharedMemory {
     m.owner = owner;
     return m;
   }
+  Mapping Mapped(uint64_t) override { return Mapping(); }
 
  private:
   GuardedMemory& memory_;
@@ -389,7 +390,38 @@ int KernelImpl::MmioStore(uint8_t* address, const void* bytes, size_t size) {
           Misuse("wqe", fmt::format("doorbell for QP {:#x}, which is none", bell.number));
           break;
         }
+        qp->second->facts.sq.doorbell = bell.value;
         ReadSendQueue(*qp->second);
+        break;
+      }
+      case Doorbell::Kind::kReceive: {
+        auto qp = qps_.find(bell.number);
+        if (qp == qps_.end() || qp->second->context != page.context) {
+          Misuse("wqe", fmt::format("receive doorbell for QP {:#x}, which is none", bell.number));
+          break;
+        }
+        qp->second->facts.rq.doorbell = bell.value;
+        break;
+      }
+      case Doorbell::Kind::kShared: {
+        bool found = false;
+        page.context->srqs.ForEach([&](HostedSrq& srq) {
+          if (srq.facts.number != bell.number) return;
+          srq.facts.queue.doorbell = bell.value;
+          found = true;
+        });
+        if (!found) {
+          Misuse("wqe", fmt::format("doorbell for SRQ {:#x}, which is none", bell.number));
+        }
+        break;
+      }
+      case Doorbell::Kind::kCqConsumer: {
+        auto cq = cqs_.find(bell.number);
+        if (cq == cqs_.end() || cq->second->context != page.context) {
+          Misuse("kernel", fmt::format("doorbell for CQ {:#x}, which is none", bell.number));
+          break;
+        }
+        cq->second->facts.queue.doorbell = bell.value;
         break;
       }
       case Doorbell::Kind::kArmCq: {
@@ -398,6 +430,7 @@ int KernelImpl::MmioStore(uint8_t* address, const void* bytes, size_t size) {
           Misuse("kernel", fmt::format("arms CQ {:#x}, which is none", bell.number));
           break;
         }
+        cq->second->facts.queue.doorbell = bell.value;
         Arm(*cq->second, bell.arm);
         break;
       }

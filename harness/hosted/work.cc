@@ -173,7 +173,8 @@ void KernelImpl::OnCompletion(HostedCq& cq, const model::Completion& completion)
   }
   model.Express(&native);
   // One that is late makes those behind it late.
-  if (freedom.late_completions || !cq.held.empty()) {
+  const bool late = freedom.late_completions && !model.traits().library_flushes;
+  if (late || !cq.held.empty()) {
     cq.held.push_back(native);
   } else {
     Deliver(cq, native);
