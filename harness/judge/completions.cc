@@ -796,6 +796,8 @@ void Judge::Impl::MarkVisible(QpState& qp, const Request& upto) {
 void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
   Receive* receive = nullptr;
   bool vanished = false;
+  // Asked while the receive is there: a message that waited for it may be too long for it.
+  const bool may_be_error = wc.status != IBV_WC_SUCCESS && MayBeError(qp);
   if (!TakeReceive(qp, wc, &receive, &vanished)) {
     if (wc.status == IBV_WC_SUCCESS && qp.alive && (!vanished || !qp.ghosts.empty())) {
       bool ambiguous;
@@ -811,11 +813,11 @@ void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
   if (wc.status != IBV_WC_SUCCESS) {
     bool ambiguous = false;
     if (wc.status == IBV_WC_WR_FLUSH_ERR) {
-      if (watched && !(qp.states & StateBit(IBV_QPS_ERR)) && !MayBeError(qp)) {
+      if (watched && !(qp.states & StateBit(IBV_QPS_ERR)) && !may_be_error) {
         Report("WR-STATE-006", NameOf(qp.id) + ": a receive was flushed although it is not in ERR",
                {"no completion"}, "WR_FLUSH_ERR");
       }
-      if (!MayBeError(qp) || qp.states == StateBit(IBV_QPS_ERR)) return;
+      if (!may_be_error || qp.states == StateBit(IBV_QPS_ERR)) return;
       qp.states |= StateBit(IBV_QPS_ERR);
       return;
     }
@@ -831,7 +833,7 @@ void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
       ++epoch_;
       return;
     }
-    if (watched && !receive->fault && !receive->unsure && !MayBeError(qp)) {
+    if (watched && !receive->fault && !receive->unsure && !may_be_error) {
       Report("WR-DATA-001", NameOf(qp.id) + ": a good receive ended in an error", {"SUCCESS"},
              StatusName(wc.status));
     }

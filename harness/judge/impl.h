@@ -104,6 +104,7 @@ class Judge::Impl {
   void Rereg(const Call& call, const Event& event);
   void ResizeCq(const Call& call, const Event& event);
   void Destroy(const Call& call, const Event& event);
+  void DoubtReceives(ObjectId mr);
   void Attach(const Call& call, const Event& event);
   void Detach(const Call& call, const Event& event);
 
@@ -157,6 +158,7 @@ class Judge::Impl {
   void JudgeRc(const QpState& qp, const PostJudgement& j, int rc, const char* verb, size_t count);
   void Accept(QpState& qp, Request& staged);
   void Drop(QpState& qp, const Request& staged, Fate fate);
+  bool MayChoke(QpState& to, const Request& r);
   void Unfollow(QpState& qp);
 
   // --- outcomes.cc -----------------------------------------------------------------------------
@@ -165,6 +167,11 @@ class Judge::Impl {
               uint64_t start, bool* unsure) const;
   LocalPlace PlaceLocal(KeyRef key, MemRef addr, uint64_t len, Index pd, bool write) const;
   RemotePlace PlaceRemote(const Request& r, const QpState& qp, const QpState* peer) const;
+  bool ChangedSinceBuilt(KeyRef key, const Request& r) const;
+  // Whether the key that a bind gives is one of the window itself.
+  bool NamesItsWindow(const Request& r) const {
+    return Is(r.rkey.object, ObjectKind::kMw) && Find(r.rkey.object) == r.mw;
+  }
   model::RequestFacts FactsOf(const Request& r, bool* open);
   Prospects ProspectsOf(const Request& r);
   bool PathOpen(const QpState& qp, const Request& r) const;

@@ -114,6 +114,7 @@ void Judge::Impl::Rereg(const Call& call, const Event& event) {
   MrState& mr = mrs_[i];
   mr.changed = ++clock_;
   ++epoch_;
+  DoubtReceives(call.object);
   if (event.rc != 0) {
     mr.unsure = true;  // a failed rereg may leave it unusable
     return;
@@ -325,6 +326,20 @@ void Judge::Impl::Detach(const Call& call, const Event& event) {
   groups.erase(std::remove(groups.begin(), groups.end(), call.value), groups.end());
 }
 
+// Receives that were posted with the region's key may be good ones no more.
+void Judge::Impl::DoubtReceives(ObjectId mr) {
+  auto doubt = [&](ReceiveQueue& rq) {
+    for (uint32_t i = rq.head; i < rq.posted.size(); ++i) {
+      Receive& receive = rq.posted[i];
+      for (uint32_t s = 0; !receive.done && s < receive.sge_count; ++s) {
+        receive.unsure |= sges_[receive.first_sge + s].key.object == mr;
+      }
+    }
+  };
+  for (QpState& qp : qps_) doubt(qp.rq);
+  for (SrqState& srq : srqs_) doubt(srq.rq);
+}
+
 void Judge::Impl::Destroy(const Call& call, const Event& event) {
   if (call.object == kNoObject || call.object >= program_->objects.size()) return;
   const Index i = Find(call.object);
@@ -380,6 +395,7 @@ void Judge::Impl::Destroy(const Call& call, const Event& event) {
       }
       mr.changed = ++clock_;
       ++epoch_;
+      DoubtReceives(call.object);
       break;
     }
     case ObjectKind::kMw: {

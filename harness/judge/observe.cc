@@ -214,6 +214,8 @@ void Judge::Impl::MarkAny(uint32_t block, uint64_t offset, uint64_t len, Request
     const uint8_t bits = NonZeroBytes(RangeMask(from, to));
     if ((c.any & bits) != bits) ++verdict_.leniency.cells_any;
     c.any |= bits;
+    // Whatever it is that may be there, it may be there without the writer as well.
+    if (writer_only == 0 && !c.definite()) c.any_old = true;
     c.touched = clock_;
     memory_.List(c, block, index);
   });
@@ -274,6 +276,8 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
       b.size = r.placed ? r.bind_length : 0;
       b.access = r.bind_access;
       mw.now = b;
+      // With a key of something else (WR-MW-002) which one it has by then is not said.
+      if (!NamesItsWindow(r) || r.rkey.flip) mw.unsure = true;
     } else if (r.op == Operation::kLocalInv) {
       mw.now.bound = false;
     }
@@ -713,7 +717,8 @@ bool Judge::Impl::ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t byte
     };
     if (c.receives && !qp.ghosts.empty()) return true;
     // Who sends raw packets here is not followed.
-    if (c.receives && qp.alive && receives(qp.rq, qp.type == QpType::kRawPacket)) return true;
+    if (c.receives && qp.alive && receives(*ReceivesOf(qp), qp.type == QpType::kRawPacket))
+      return true;
     if (c.receives && qp.alive) {
       const auto self = static_cast<Index>(&qp - qps_.begin());
       bool any_message = false;

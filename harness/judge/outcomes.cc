@@ -71,6 +71,15 @@ LocalPlace Judge::Impl::PlaceLocal(KeyRef key, MemRef addr, uint64_t len, Index 
   return place;
 }
 
+// Whether the key that a builder or setter was given may be another one than the region has when
+// the request is posted: ibv_rereg_mr() inside the region.
+bool Judge::Impl::ChangedSinceBuilt(KeyRef key, const Request& r) const {
+  const Index m = Is(key.object, ObjectKind::kMr) ? Find(key.object) : kNone;
+  if (m == kNone) return false;
+  const Clock changed = mrs_[m].changed;
+  return changed > r.built && (r.posted == 0 || changed < r.posted);
+}
+
 QpState* Judge::Impl::PeerOf(const QpState& qp, const Request& r) {
   if (model::NeedsAddress(qp.type)) {
     return Is(r.qpn.object, ObjectKind::kQp) && r.qpn.flip == 0 ? Qp(r.qpn.object) : nullptr;
@@ -314,11 +323,11 @@ RequestFacts::Window Judge::Impl::WindowFactOf(const Request& r, const QpState& 
     }
     if (r.bind_length == 0) return W::kZeroLength;
     if (!Inside(mr, mr.id, r.addr, r.bind_length, r.placed, r.offset, open)) return W::kOutOfRange;
-    if (r.rkey.object != kNoObject && Find(r.rkey.object) == r.mw && (r.rkey.flip & ~0xffu)) {
+    if (NamesItsWindow(r) && (r.rkey.flip & ~0xffu)) {
       *open = true;  // WR-MW-002
       return W::kForeignIndexBits;
     }
-    if (Find(r.rkey.object) != r.mw || r.rkey.flip) *open = true;
+    if (!NamesItsWindow(r) || r.rkey.flip) *open = true;
     return W::kFine;
   }
   // LOCAL_INV and SEND_WITH_INV: the key to invalidate.
@@ -372,7 +381,9 @@ RequestFacts Judge::Impl::FactsOf(const Request& r, bool* open) {
     for (uint32_t i = 0; i < r.sge_count; ++i) {
       const Sge& s = sges_[r.first_sge + i];
       const LocalPlace place = PlaceLocal(s.key, s.addr, s.length, qp.pd, write);
-      if (place.unsure) *open = true;
+      // What a FLUSH does with a buffer is nobody's promise.
+      const bool unread = info.data == DataRule::kNoneTolerated && place.fault != LocalFault::kNone;
+      if (place.unsure || unread || ChangedSinceBuilt(s.key, r)) *open = true;
       if (place.fault != LocalFault::kNone && f.local == LocalFault::kNone) f.local = place.fault;
     }
   }
@@ -448,7 +459,7 @@ RequestFacts Judge::Impl::FactsOf(const Request& r, bool* open) {
   if (info.takes_rkey && r.op != Operation::kSendWithInv) {
     const RemotePlace place = PlaceRemote(r, qp, peer);
     f.remote = place.fault;
-    if (place.unsure) *open = true;
+    if (place.unsure || ChangedSinceBuilt(r.rkey, r)) *open = true;
   }
   if (r.op == Operation::kRdmaRead || r.op == Operation::kAtomicCmpAndSwp ||
       r.op == Operation::kAtomicFetchAndAdd || r.op == Operation::kAtomicWrite ||

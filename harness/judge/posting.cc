@@ -25,6 +25,7 @@ Request& Judge::Impl::NewStaged(QpState& qp, const Call& call) {
   r.qp = static_cast<Index>(&qp - qps_.begin());
   r.call = call_index_;
   r.thread = call.thread;
+  r.built = clock_;
   r.payload = r.unknown = kNothing;
   return r;
 }
@@ -324,7 +325,7 @@ Judge::Impl::PostJudgement Judge::Impl::JudgePosting(QpState& qp, Request* reque
       for (uint32_t s = 0; s < r.sge_count; ++s) {
         const Sge& e = sges_[r.first_sge + s];
         const LocalPlace place = PlaceLocal(e.key, e.addr, e.length, qp.pd, info.is_read_or_atomic);
-        if (place.fault != LocalFault::kNone || place.unsure) {
+        if (place.fault != LocalFault::kNone || place.unsure || ChangedSinceBuilt(e.key, r)) {
           Apply(&j, PostFault::kLocalKey, "a bad local key");
           break;
         }
@@ -425,7 +426,7 @@ void Judge::Impl::Complete(const Call& call, const Event& event) {
   if (qp == nullptr) return;
   Region& region = qp->region;
   if (!region.open) region.undefined = true;
-  bool undefined = region.undefined;
+  bool undefined = region.undefined || (region.thread != call.thread && !parallel_);
   for (const Request& r : region.staged) {
     undefined |= r.undefined || Misused(*qp, r) || r.thread != call.thread;  // WR-CONC-001
   }
@@ -458,8 +459,10 @@ void Judge::Impl::Abort(const Call& call, const Event& event) {
   (void)event;
   QpState* qp = Qp(call.object);
   if (qp == nullptr) return;
-  if (!qp->region.open) {
-    Unfollow(*qp);  // WR-CRIT-009
+  // WR-CRIT-009: of no region, or of another thread's.
+  if (!qp->region.open || (qp->region.thread != call.thread && !parallel_)) {
+    qp->region.undefined = true;
+    Unfollow(*qp);
     return;
   }
   qp->aborted_before |= !qp->region.staged.empty();
@@ -544,11 +547,28 @@ void Judge::Impl::Accept(QpState& qp, Request& staged) {
     r.epoch = ++epoch_;
     if (qp.first_unsure == 0) qp.first_unsure = r.id;
     if (QpState* peer = PeerOf(qp, r)) peer->incoming_trouble = true;
+    // A bent QP number may lead anywhere (WR-UD-010), also to a receive that it does not fit.
+    if (model::NeedsAddress(qp.type) && PeerOf(qp, r) == nullptr) {
+      for (QpState& any : qps_) {
+        if (any.alive && any.type == qp.type && MayChoke(any, r)) any.incoming_trouble = true;
+      }
+    }
   }
   CqState& cq = cqs_[qp.send_cq];
   ++cq.possible;
   CheckOverrun(cq);
   AddEffects(qp, r);
+}
+
+// Whether one of its receives is none that the message fits into.
+bool Judge::Impl::MayChoke(QpState& to, const Request& r) {
+  const ReceiveQueue& rq = *ReceivesOf(to);
+  const uint64_t need = r.length + (to.type == QpType::kUd ? 40 : 0);
+  for (uint32_t i = rq.head; i < rq.posted.size(); ++i) {
+    const Receive& receive = rq.posted[i];
+    if (!receive.done && (receive.fault || receive.unsure || receive.length < need)) return true;
+  }
+  return false;
 }
 
 void Judge::Impl::Unfollow(QpState& qp) {
@@ -584,6 +604,7 @@ void Judge::Impl::PostSend(const Call& call, const Event& event) {
   r.qp = static_cast<Index>(qp - qps_.begin());
   r.call = call_index_;
   r.thread = call.thread;
+  r.built = clock_;
   r.payload = r.unknown = kNothing;
   r.by_post_send = true;
   FillRequest(call, &r);
@@ -664,6 +685,7 @@ void Judge::Impl::BindType1(const Call& call, const Event& event) {
   Request r;
   r.qp = static_cast<Index>(qp - qps_.begin());
   r.call = call_index_;
+  r.built = clock_;
   r.payload = r.unknown = kNothing;
   r.by_post_send = true;
   FillRequest(call, &r);

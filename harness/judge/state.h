@@ -212,6 +212,7 @@ struct Request {
   bool placed = false;
   // Payload of messages (kept until delivered), inline data, the value of ATOMIC_WRITE.
   uint32_t payload = 0, unknown = 0;  // in the pools; unknown: 0xffffffff none
+  Clock built = 0;                    // when its keys were read
   Clock posted = 0;
   uint32_t epoch = 0;    // of facts, when posted
   uint32_t message = 0;  // number among those that need a receive, on its connection
