@@ -13,7 +13,8 @@ qpx_bazel() {
   fi
 }
 
-# Prints the packages that group $1 lacks: build (./qpexam), guest (vm:), clang (sanitizers), afl, lint, tidy, coverage.
+# Prints the packages that group $1 lacks: build (./qpexam), packaged (packaged:),
+# guest (vm:), clang (sanitizers), afl, lint, tidy, coverage.
 qpx_missing() {
   case $1 in
     build)
@@ -39,11 +40,13 @@ qpx_missing() {
       qpx_missing clang
       command -v afl-fuzz > /dev/null || echo afl++
       ;;
+    packaged)
+      qpx_has_plugin rxe || echo ibverbs-providers
+      ;;
     guest)
       command -v qemu-system-x86_64 > /dev/null || echo qemu-system-x86
       command -v xz > /dev/null || echo xz-utils
-      [ -n "$(find /usr/lib /usr/lib64 -path '*libibverbs/librxe-rdmav*' -print -quit 2> /dev/null)" ] ||
-        echo ibverbs-providers
+      qpx_has_plugin rxe || echo ibverbs-providers
       ;;
     lint)
       command -v clang-format-14 > /dev/null || command -v clang-format > /dev/null || echo clang-format-14
@@ -65,6 +68,11 @@ qpx_has_library() {
     [ -e "$folder/$1" ] && return 0
   done
   return 1
+}
+
+# The installed libibverbs' plugin of provider $1.
+qpx_has_plugin() {
+  [ -n "$(find /usr/lib /usr/lib64 -path "*libibverbs/lib$1-rdmav*" -print -quit 2> /dev/null)" ]
 }
 
 # Installs what the groups "$@" lack, when root and apt-get are there; else says how, and returns 4.

@@ -89,6 +89,13 @@ struct ReportArguments {
 };
 ExitStatus CompareReports(const ReportArguments& arguments);
 
+struct ExecArguments {
+  std::string provider;
+  std::vector<std::string> command;
+};
+// The command's own status, where it is not 0: no ExitStatus.
+int Exec(const ExecArguments& arguments);
+
 struct MinimizeArguments {
   std::string file;
   std::string provider = "reference";

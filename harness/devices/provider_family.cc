@@ -18,7 +18,6 @@ struct Later {
 };
 constexpr Later kLater[] = {
     {"hosted", "hosted providers are not part of this build"},
-    {"packaged", "packaged provider binaries are not supported in this version"},
     {"vm", "guest kernels are not part of this build"},
 };
 

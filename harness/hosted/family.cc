@@ -6,9 +6,8 @@
 #include <string_view>
 
 #include "harness/devices/provider_family.h"
+#include "harness/hosted/fit_defaults.h"
 #include "harness/hosted/hosted_provider.h"
-#include "harness/program/program.h"
-#include "harness/program/schema.h"
 
 namespace qpexam {
 namespace {
@@ -36,17 +35,7 @@ class HostedSession : public DeviceSession {
     return qp;
   }
   void FitDefaults(Program* program) const override {
-    const hosted::DeviceTraits& traits = model_->traits();
-    const auto fit = [](uint64_t* value, uint64_t fallback, uint64_t most) {
-      if (*value == fallback) *value = std::min(*value, most);
-    };
-    const Call defaults = MakeCall(CallKind::kQp);
-    for (Call& call : program->calls) {
-      if (call.kind != CallKind::kQp) continue;
-      fit(&call.sge_max, defaults.sge_max, traits.attr.max_sge);
-      fit(&call.recv_sge_max, defaults.recv_sge_max, traits.attr.max_sge);
-      fit(&call.inline_max, defaults.inline_max, traits.max_inline);
-    }
+    hosted::FitDefaults(model_->traits(), program);
   }
 
   void BeginWait() override { ran_ = false; }

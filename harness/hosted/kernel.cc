@@ -122,6 +122,7 @@ void Kernel::SetObserver(SeamObserver* observer) { impl_->observer = observer; }
 void Kernel::SetFreedom(const Freedom& freedom) { impl_->SetFreedom(freedom); }
 bool Kernel::Pump() { return impl_->Pump(); }
 void Kernel::RunUntilIdle() { impl_->RunUntilIdle(); }
+bool Kernel::IsDevicePage(const void* address) const { return impl_->IsDevicePage(address); }
 uint64_t Kernel::commands() const { return impl_->command_count; }
 
 Freedom FreedomOf(uint64_t seed) {
@@ -365,6 +366,11 @@ int KernelImpl::Munmap(Context& context, void* address, size_t length) {
     }
   }
   return 0;
+}
+
+bool KernelImpl::IsDevicePage(const void* address) {
+  Lock lock(fabric.mutex());
+  return pages_.count(reinterpret_cast<uintptr_t>(address)) != 0;
 }
 
 int KernelImpl::MmioStore(uint8_t* address, const void* bytes, size_t size) {

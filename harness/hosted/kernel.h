@@ -101,6 +101,10 @@ class Kernel {
   // Pump and the virtual clock, until nothing moves.
   void RunUntilIdle();
 
+  // Whether a provider's mapping that begins there is of pages whose stores the device must hear of
+  // (the seam's mmio_store hook).
+  bool IsDevicePage(const void* address) const;
+
   // The commands answered since the kernel began.
   uint64_t commands() const;
 

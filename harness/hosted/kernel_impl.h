@@ -190,6 +190,7 @@ class KernelImpl : public model::AsyncSink {
   void* Mmap(Context& context, size_t length, uint64_t offset);
   int Munmap(Context& context, void* address, size_t length);
   void Close(Context& context);
+  bool IsDevicePage(const void* address);
   int MmioStore(uint8_t* address, const void* bytes, size_t size);
   Mapping Allocate(Context& context, size_t size, HostedObject* owner);
   Mapping AllocateDevicePages(Context& context, size_t size, uint32_t number, HostedObject* owner);

@@ -112,6 +112,7 @@ struct WatchedQueue {
 };
 
 struct WatchedQp {
+  uint64_t operations = 0;  // send_ops_flags at creation
   ibv_qp_ex original = {};  // function pointers
   std::vector<PostedRequest> region;
   size_t region_count = 0;
@@ -463,10 +464,13 @@ void WrSendTso(ibv_qp_ex* qp, void* header, uint16_t header_size, uint16_t mss) 
 
 // FLUSH and ATOMIC_WRITE: members of newer libraries only.
 struct NewerBuilders {
+  // Of send_ops_flags, which older headers do not name.
+  static constexpr uint64_t kWithFlush = 1 << 11, kWithAtomicWrite = 1 << 12;
+
   template <typename Q>
-  static auto Wrap(Q* qp, Q* original, int) -> decltype(qp->wr_flush, void());
+  static auto Wrap(Q* qp, Q* original, uint64_t operations, int) -> decltype(qp->wr_flush, void());
   template <typename Q>
-  static void Wrap(Q*, Q*, long) {}
+  static void Wrap(Q*, Q*, uint64_t, long) {}
 
   template <typename Q>
   static void Flush(Q* qp, uint32_t rkey, uint64_t addr, size_t length, uint8_t type,
@@ -557,9 +561,12 @@ void Wrap(F* member, F* original, std::common_type_t<F> with) {
 }
 
 template <typename Q>
-auto NewerBuilders::Wrap(Q* qp, Q* original, int) -> decltype(qp->wr_flush, void()) {
-  hosted::Wrap(&qp->wr_flush, &original->wr_flush, Flush<Q>);
-  hosted::Wrap(&qp->wr_atomic_write, &original->wr_atomic_write, AtomicWrite<Q>);
+auto NewerBuilders::Wrap(Q* qp, Q* original, uint64_t operations, int)
+    -> decltype(qp->wr_flush, void()) {
+  // An older library's object ends before these members: it has accepted neither operation.
+  if (operations & kWithFlush) hosted::Wrap(&qp->wr_flush, &original->wr_flush, Flush<Q>);
+  if (operations & kWithAtomicWrite)
+    hosted::Wrap(&qp->wr_atomic_write, &original->wr_atomic_write, AtomicWrite<Q>);
 }
 
 void WrapQp(ibv_qp_ex* ex, WatchedQp* w) {
@@ -583,14 +590,18 @@ void WrapQp(ibv_qp_ex* ex, WatchedQp* w) {
   Wrap(&ex->wr_set_sge_list, &o.wr_set_sge_list, WrSetSgeList);
   Wrap(&ex->wr_set_inline_data, &o.wr_set_inline_data, WrSetInline);
   Wrap(&ex->wr_set_inline_data_list, &o.wr_set_inline_data_list, WrSetInlineList);
-  NewerBuilders::Wrap(ex, &o, 0);
+  NewerBuilders::Wrap(ex, &o, w->operations, 0);
 }
 
 ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   ibv_qp* qp = g_oracle->Context(context).create_qp_ex(context, attr);
   g_oracle->CheckLocks("ibv_create_qp_ex()", "");
   if (qp == nullptr) return nullptr;
-  if (ibv_qp_ex* ex = ibv_qp_to_qp_ex(qp)) WrapQp(ex, g_oracle->Qp(ex));
+  if (ibv_qp_ex* ex = ibv_qp_to_qp_ex(qp)) {
+    WatchedQp* w = g_oracle->Qp(ex);
+    w->operations = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS ? attr->send_ops_flags : 0;
+    WrapQp(ex, w);
+  }
   return qp;
 }
 

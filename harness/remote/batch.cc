@@ -1,5 +1,6 @@
 #include "harness/remote/batch.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "harness/program/print.h"
@@ -27,6 +28,20 @@ bool TakeWord(std::string_view* line, std::string_view word) {
   if (line->substr(0, word.size()) != word) return false;
   line->remove_prefix(word.size());
   return true;
+}
+
+std::string OneLine(std::string text) {
+  for (char& c : text)
+    if (c == '\n') c = ' ';
+  return text;
+}
+
+// Takes a line from the front.
+std::string TakeLine(std::string_view* text) {
+  const size_t eol = std::min(text->find('\n'), text->size());
+  std::string line(text->substr(0, eol));
+  text->remove_prefix(std::min(eol + 1, text->size()));
+  return line;
 }
 
 }  // namespace
@@ -72,6 +87,12 @@ std::string PrintHead(std::string_view device, std::string_view version) {
          "\n";
 }
 std::string PrintBegin(uint64_t index) { return "begin " + std::to_string(index) + "\n"; }
+std::string PrintFinding(uint64_t index, const SessionFinding& finding) {
+  const std::string text = OneLine(finding.kind) + "\n" + OneLine(finding.clause) + "\n" +
+                           OneLine(finding.what) + "\n" + OneLine(finding.evidence);
+  return "finding " + std::to_string(index) + " " + std::to_string(text.size()) + "\n" + text +
+         "\n";
+}
 std::string PrintItem(uint64_t index, std::string_view trace, uint64_t nanoseconds) {
   return "trace " + std::to_string(index) + " " + std::to_string(trace.size()) + " " +
          std::to_string(nanoseconds) + "\n" + std::string(trace) + "\n";
@@ -104,6 +125,20 @@ TraceStream::Parsed TraceStream::Next(Item* item) {
       return Parsed::kBad;
     if (rest_.size() < used + size + 1) return Parsed::kNotYet;
     item->text = rest_.substr(used, size);
+    used += size + 1;
+    if (rest_[used - 1] != '\n') return Parsed::kBad;
+  } else if (TakeWord(&line, "finding")) {
+    item->kind = Item::kFinding;
+    uint64_t size = 0;
+    if (!TakeNumber(&line, &item->index) || !TakeNumber(&line, &size) || !line.empty() ||
+        size > kMostBytes)
+      return Parsed::kBad;
+    if (rest_.size() < used + size + 1) return Parsed::kNotYet;
+    std::string_view text = std::string_view(rest_).substr(used, size);
+    item->finding.kind = TakeLine(&text);
+    item->finding.clause = TakeLine(&text);
+    item->finding.what = TakeLine(&text);
+    item->finding.evidence = TakeLine(&text);
     used += size + 1;
     if (rest_[used - 1] != '\n') return Parsed::kBad;
   } else if (line == "end") {

@@ -4,7 +4,9 @@
 //   qpexam-batch 1             qpexam-traces 1
 //   program 0 412              device rxe0 44.0
 //   <412 bytes of text>        begin 0
-//   ...                        trace 0 911 83000          (bytes, nanoseconds)
+//   ...                        finding 0 57               (bytes: kind, clause, what, evidence)
+//                              <57 bytes of text, a line each>
+//                              trace 0 911 83000          (bytes, nanoseconds)
 //   end                        <911 bytes of text>
 //                              ...
 //                              end
@@ -19,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/execute/session.h"
 #include "harness/program/program.h"
 
 namespace qpexam::remote {
@@ -34,13 +37,16 @@ bool ParseBatch(std::string_view bytes, std::vector<BatchProgram>* programs, std
 
 std::string PrintHead(std::string_view device, std::string_view version);
 std::string PrintBegin(uint64_t index);
+// What was found below libibverbs, before the trace of the same Program.
+std::string PrintFinding(uint64_t index, const SessionFinding& finding);
 std::string PrintItem(uint64_t index, std::string_view trace, uint64_t nanoseconds);
 std::string PrintEnd();
 
 struct Item {
-  enum Kind : uint8_t { kDevice, kBegin, kTrace, kEnd } kind = kEnd;
+  enum Kind : uint8_t { kDevice, kBegin, kFinding, kTrace, kEnd } kind = kEnd;
   uint64_t index = 0, nanoseconds = 0;
   std::string text;  // kDevice: "rxe0 44.0"; kTrace: the trace's text form
+  SessionFinding finding;
 };
 
 // Reads the stream as it comes.

@@ -37,8 +37,9 @@ TEST(Batch, SaysWhatIsWrongWhereverItIsCutShort) {
 }
 
 std::string Stream() {
-  return PrintHead("rxe0", "44.0") + PrintBegin(7) + PrintItem(7, "a\ntrace 9 1 1\nb", 55) +
-         PrintBegin(8) + PrintEnd();
+  return PrintHead("rxe0", "44.0") + PrintBegin(7) +
+         PrintFinding(7, {"wqe", "WR-SGE-001", "two\nlines", ""}) +
+         PrintItem(7, "a\ntrace 9 1 1\nb", 55) + PrintBegin(8) + PrintEnd();
 }
 
 TEST(TraceStream, IsTheSameInAnyPieces) {
@@ -48,14 +49,20 @@ TEST(TraceStream, IsTheSameInAnyPieces) {
     std::vector<Item> items;
     for (size_t at = 0; at < whole.size(); at += piece)
       ASSERT_TRUE(stream.Feed(std::string_view(whole).substr(at, piece), &items));
-    ASSERT_EQ(items.size(), 5u);
+    ASSERT_EQ(items.size(), 6u);
     EXPECT_EQ(items[0].text, "rxe0 44.0");
-    EXPECT_EQ(items[2].kind, Item::kTrace);
+    EXPECT_EQ(items[2].kind, Item::kFinding);
     EXPECT_EQ(items[2].index, 7u);
-    EXPECT_EQ(items[2].nanoseconds, 55u);
-    EXPECT_EQ(items[2].text, "a\ntrace 9 1 1\nb");
-    EXPECT_EQ(items[3].kind, Item::kBegin);
-    EXPECT_EQ(items[4].kind, Item::kEnd);
+    EXPECT_EQ(items[2].finding.kind, "wqe");
+    EXPECT_EQ(items[2].finding.clause, "WR-SGE-001");
+    EXPECT_EQ(items[2].finding.what, "two lines");
+    EXPECT_EQ(items[2].finding.evidence, "");
+    EXPECT_EQ(items[3].kind, Item::kTrace);
+    EXPECT_EQ(items[3].index, 7u);
+    EXPECT_EQ(items[3].nanoseconds, 55u);
+    EXPECT_EQ(items[3].text, "a\ntrace 9 1 1\nb");
+    EXPECT_EQ(items[4].kind, Item::kBegin);
+    EXPECT_EQ(items[5].kind, Item::kEnd);
   }
 }
 
@@ -65,7 +72,7 @@ TEST(TraceStream, GivesWhatCameBeforeItBrokeOff) {
     TraceStream stream;
     std::vector<Item> items;
     EXPECT_TRUE(stream.Feed(whole.substr(0, size), &items)) << size;
-    EXPECT_LT(items.size(), 5u);
+    EXPECT_LT(items.size(), 6u);
   }
 }
 

@@ -21,6 +21,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@
 #include "harness/program/parse.h"
 #include "harness/program/print.h"
 #include "harness/remote/batch.h"
+#include "harness/remote/emulated_session.h"
 #include "harness/remote/verbs_session.h"
 #include "harness/trace/trace_text.h"
 
@@ -172,11 +174,19 @@ class Run {
     std::fflush(stdout);
   }
 
+  // In the machine's time, or in that of a device which the preloaded library emulates.
+  std::unique_ptr<DeviceSession> OpenSession() const {
+    if (const qpexam_packaged_control* control = PreloadedControl())
+      return std::make_unique<EmulatedSession>(control, arguments_.provider, arguments_.device,
+                                               arguments_.version);
+    return std::make_unique<VerbsSession>(arguments_.provider, arguments_.device,
+                                          arguments_.version, Calibrate(arguments_.device));
+  }
+
   [[noreturn]] void Child() {
-    const RealTimeBounds bounds = Calibrate(arguments_.device);
-    VerbsSession session(arguments_.provider, arguments_.device, arguments_.version, bounds);
+    const std::unique_ptr<DeviceSession> session = OpenSession();
     {
-      Executor executor(&session);
+      Executor executor(session.get());
       RunOptions options;
       options.current_call = &record_->call;
       options.heartbeat = &record_->heartbeat;
@@ -192,6 +202,12 @@ class Run {
         executor.Run(job.program, options, &trace);
         const auto took =
             std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
+        std::vector<SessionFinding> findings;
+        session->TakeFindings(&findings);
+        for (const SessionFinding& finding : findings) {
+          if (out_ >= 0 && !WriteAll(out_, PrintFinding(job.index, finding))) _exit(kUsage);
+          if (out_ < 0) Complain(job.name + ": " + finding.kind + ": " + finding.what);
+        }
         Keep(job, trace, static_cast<uint64_t>(took.count()));
         record_->at.store(i + 1);
       }

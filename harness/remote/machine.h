@@ -10,6 +10,10 @@
 #include <string_view>
 #include <vector>
 
+namespace qpexam {
+struct Program;
+}
+
 namespace qpexam::remote {
 
 struct MachineJob {
@@ -41,6 +45,8 @@ class Machine {
   virtual ~Machine() = default;
   // Starts it afresh, runs the tool, ends it.
   virtual MachineEnd Run(const MachineJob& job) const = 0;
+  // As DeviceSession::FitDefaults(), where the provider's limits are known beforehand.
+  virtual void FitDefaults(Program* program) const { (void)program; }
 };
 
 }  // namespace qpexam::remote

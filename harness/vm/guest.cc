@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "harness/process/process.h"
+#include "harness/remote/our_program.h"
 #include "harness/vm/console_log.h"
 #include "harness/vm/initramfs.h"
 #include "harness/vm/subprocess.h"
@@ -32,27 +33,6 @@ constexpr auto kLook = std::chrono::milliseconds(50);
 constexpr auto kBoot = std::chrono::seconds(180);
 // Between the end of the tool and QEMU's.
 constexpr auto kPowerOff = std::chrono::seconds(20);
-
-// A program that was built beside this one, as Bazel or an installation lays it out.
-std::string FindOurs(const char* in_tree, const char* installed) {
-  std::error_code ignored;
-  const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
-  for (const fs::path& place :
-       {fs::path(self.string() + ".runfiles/qpexam") / in_tree,
-        self.parent_path().parent_path() / in_tree, self.parent_path() / installed,
-        self.parent_path().parent_path() / "lib/qpexam" / installed})
-    if (access(place.c_str(), X_OK) == 0) return fs::canonical(place, ignored);
-  return "";
-}
-
-struct OurTool {
-  const char* in_tree;
-  const char* installed;
-};
-constexpr OurTool kInit = {"harness/vm/guest_init", "qpexam-guest-init"};
-constexpr OurTool kExecutor = {"harness/remote/executor_sys", "qpexam-executor"};
-constexpr OurTool kSuites = {"conformance/conform_sys", "qpexam-suites-sys"};
-std::string Find(const OurTool& tool) { return FindOurs(tool.in_tree, tool.installed); }
 
 // Folders where libibverbs looks for providers.
 std::vector<std::string> ProviderFolders() {
@@ -89,8 +69,9 @@ bool Libraries(const std::string& program, std::set<std::string>* files, std::st
 }
 
 bool Archive(const MachineJob& job, const Kernel& kernel, std::string* archive, std::string* why) {
-  const std::string init = Find(kInit);
-  const std::string tool = Find(job.tool == MachineJob::Tool::kSuites ? kSuites : kExecutor);
+  const std::string init = remote::FindOurProgram("harness/vm/guest_init", "qpexam-guest-init");
+  const std::string tool =
+      job.tool == MachineJob::Tool::kSuites ? remote::SuitesProgram() : remote::ExecutorProgram();
   if (init.empty() || tool.empty())
     return *why = "the programs that run in the guest were not built; ./qpexam builds them", false;
   std::set<std::string> files;

@@ -65,11 +65,17 @@ class RemoteRun {
   bool Stopped() const { return options_.stop && options_.stop->load(); }
 
   void Take(const Item& item) {
-    if (item.kind == Item::kBegin) begun_ = item.index;
+    if (item.kind == Item::kBegin) {
+      begun_ = item.index;
+      below_.clear();
+    }
+    if (item.kind == Item::kFinding && item.index == next_) below_.push_back(item.finding);
     if (item.kind != Item::kTrace || item.index != next_ || next_ >= programs_.size()) return;
     const Program& program = programs_[next_];
     RunResult result = Result(next_);
     result.nanoseconds = item.nanoseconds;
+    result.below = std::move(below_);
+    below_.clear();
     TraceFile file;
     if (const std::optional<TraceError> error = ReadTrace(item.text, &file)) {
       result.ended = Ended::kOurs;
@@ -116,6 +122,7 @@ class RemoteRun {
   const WatchOptions& options_;
   const std::function<void(RunResult&&)>& on_result_;
   judge::Judge judge_;
+  std::vector<SessionFinding> below_;  // of the Program that runs
   size_t next_ = 0, begun_ = ~size_t{0};
 };
 
@@ -124,7 +131,9 @@ class RemoteRun {
 std::string RunOnMachine(const remote::Machine& machine, const ProviderInfo& provider,
                          const std::vector<Program>& programs, const WatchOptions& options,
                          const std::function<void(RunResult&&)>& on_result) {
-  return RemoteRun(provider, programs, options, on_result).Run(machine, provider);
+  std::vector<Program> fitted = programs;
+  for (Program& program : fitted) machine.FitDefaults(&program);
+  return RemoteRun(provider, fitted, options, on_result).Run(machine, provider);
 }
 
 }  // namespace qpexam

@@ -323,6 +323,7 @@ Reply Mlx5Model::CreateQp(const Command& command, Bytes in, MutBytes out) {
     rq.entries = request.rq_wqe_count;
     rq.stride = uint32_t{1} << request.rq_wqe_shift;
     rq.max_sge = rq.stride / kMlx5DataSize;
+    qp.cap.max_recv_wr = rq.entries;  // what the kernel answers to a query
     rq.doorbell_record = records + 4 * kMlx5RcvDbr;
   }
   if (request.sq_wqe_count != 0) {
