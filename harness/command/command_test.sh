@@ -173,7 +173,7 @@ expect 2 'odd-trace:[0-9]+: .*FINE' "$qpexam" judge odd-trace
 echo '{"schema": "qpexam-trace/1"' > cut.json
 expect 2 'cut.json' "$qpexam" judge cut.json
 expect 2 'unknown provider "refrence"; did you mean reference\?' "$qpexam" run good.qpx --provider=refrence
-expect 2 'not supported in this version' "$qpexam" run good.qpx --provider=packaged:rxe
+expect 2 'unknown provider' "$qpexam" run good.qpx --provider=packaged:no-such
 expect 3 'device:none0: not run: libibverbs finds no such device' "$qpexam" check --corpus=mine --with=device:none0
 expect 2 'one program' "$qpexam" run good.qpx ugly.qpx --trace=t2
 # A good program beside a bad one still runs.

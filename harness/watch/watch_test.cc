@@ -180,8 +180,8 @@ TEST(Watch, AnUnknownProviderIsAnsweredWithTheNearestName) {
   std::string why;
   EXPECT_FALSE(FindProvider("refrence", &info, &why));
   EXPECT_NE(why.find("did you mean reference?"), std::string::npos) << why;
-  EXPECT_FALSE(FindProvider("packaged:rxe", &info, &why));
-  EXPECT_NE(why.find("not supported in this version"), std::string::npos) << why;
+  EXPECT_FALSE(FindProvider("vm:rxe", &info, &why));
+  EXPECT_NE(why.find("guest kernels are not part of this build"), std::string::npos) << why;
 }
 
 }  // namespace
