@@ -508,7 +508,8 @@ Prospects Judge::Impl::ProspectsOf(const Request& r) {
       if (model::Info(r.op).takes_rkey) {
         changed |= PlaceRemote(r, qp, peer).changed > r.posted;
       }
-      for (uint32_t i = 0; i < r.sge_count; ++i) {
+      // Of inline data the count is that of the buffers.
+      for (uint32_t i = 0; r.data == Data::kSge && i < r.sge_count; ++i) {
         const Index m = Find(sges_[r.first_sge + i].key.object);
         if (m != kNone && Is(sges_[r.first_sge + i].key.object, ObjectKind::kMr)) {
           changed |= mrs_[m].changed > r.posted;

@@ -520,8 +520,8 @@ Visibility BnxtReModel::DecodeSend(Queue& q, DecodedSend* out) {
     out->complaints.push_back(std::move(what));
     return Visibility::kMalformed;
   };
-  // Where a request of no size ends is not known: the device is lost, and so is what follows.
-  if (chip_.variable) out->slots = std::clamp<uint32_t>(slots, 1, covered);
+  // Behind a request of no size the device finds no other: what was handed over with it is lost.
+  if (chip_.variable) out->slots = slots < kBnxtHeaderSlots || slots > covered ? covered : slots;
   if (word >> 24 != 0) return malformed(fmt::format("reserved bits {:#x}", word >> 24));
   if (slots < kBnxtHeaderSlots || (chip_.variable ? slots > covered : slots > kBnxtStaticSlots)) {
     return malformed(fmt::format("a WQE of {} slots, where {} were handed over", slots,
@@ -587,7 +587,6 @@ Visibility BnxtReModel::DecodeSend(Queue& q, DecodedSend* out) {
       out->complaints.push_back(
           fmt::format("the header says {} bytes, the SGEs have {}", length, total));
     }
-    if (!atomic) length = static_cast<uint32_t>(total);
   }
   if (!datagram) CheckTable(&q, length, out);
   return Visibility::kRequest;
