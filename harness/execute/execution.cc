@@ -582,6 +582,7 @@ void Executor::Impl::Run(const Program& program, const RunOptions& options, Trac
   numbers_.clear();
   number_index_.clear();
   deferred_.clear();
+  regions_held_.fill(0);
   spoilt_ = false;
   session_->BeginProgram(program.seed);
   const uint32_t end =

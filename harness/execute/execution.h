@@ -7,6 +7,7 @@
 #ifndef QPEXAM_HARNESS_EXECUTE_EXECUTION_H_
 #define QPEXAM_HARNESS_EXECUTE_EXECUTION_H_
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -197,6 +198,8 @@ class Executor::Impl {
                      : std::unique_lock<std::recursive_mutex>();
   }
   std::atomic<int> waiting_{0}, running_{0};
+  // Of each thread of the Program; only it touches its own.
+  std::array<uint32_t, 256> regions_held_{};
   // The Program did what recycling cannot undo: its objects are freed, not kept.
   std::atomic<bool> spoilt_{false};
 

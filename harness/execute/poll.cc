@@ -43,6 +43,12 @@ void Executor::Impl::WaitFor(Ready ready, Event* event) {
     (rest == Rest::kIdle ? event->settled : event->timed_out) = true;
     return;
   }
+  // Others may stand before the region that this thread holds, and would wait for it while it waits
+  // for them (WR-CRIT-010).
+  if (regions_held_[program_->calls[event->call].thread] > 0) {
+    event->timed_out = true;
+    return;
+  }
   // Other threads may be about to make the call that this one waits for: the wait is over only
   // when nothing moves and every thread that still runs waits as well.
   waiting_++;

@@ -27,6 +27,7 @@ bool Executor::Impl::Start(const Call& call, Out out) {
   slot->qp.in_region = true;
   slot->qp.region_thread = call.thread;
   slot->qp.region_spoilt = false;
+  regions_held_[call.thread]++;
   return true;
 }
 
@@ -42,7 +43,10 @@ bool Executor::Impl::EndRegion(const Call& call, Out out) {
   if (!slot || !slot->qp.ex) return false;
   // Another thread may start the moment the region ends: the flag goes first. Ending the region of
   // another thread (UNDEFINED, WR-CONC-001) ends nothing.
-  if (slot->qp.region_thread == call.thread) slot->qp.in_region = false;
+  if (slot->qp.region_thread == call.thread) {
+    slot->qp.in_region = false;
+    if (regions_held_[call.thread] > 0) regions_held_[call.thread]--;
+  }
   const bool spoilt = slot->qp.region_spoilt;
   slot->qp.region_spoilt = false;
   if (spoilt && call.kind == CallKind::kComplete) {

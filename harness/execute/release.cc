@@ -49,11 +49,15 @@ bool SameQp(const Call& a, const Call& b) {
          (a.recv_cq == kNoObject) == (b.recv_cq == kNoObject);
 }
 
-void Empty(CqState* cq) {
-  if (!cq->cq) return;
+// False where it cannot be used any more: it has overrun.
+bool Empty(CqState* cq) {
+  if (!cq->cq) return true;
   ibv_wc wcs[16];
-  while (ibv_poll_cq(cq->cq, 16, wcs) == 16) {
-  }
+  int taken = 0;
+  do {
+    taken = ibv_poll_cq(cq->cq, 16, wcs);
+  } while (taken == 16);
+  return taken >= 0;
 }
 
 }  // namespace
@@ -183,8 +187,7 @@ bool Executor::Impl::Keep(ObjectSlot* slot) {
       std::memset(&attr, 0, sizeof attr);
       attr.qp_state = IBV_QPS_RESET;
       if (ibv_modify_qp(slot->qp.qp, &attr, IBV_QP_STATE)) return false;
-      Empty(&slot->qp.own_send);
-      Empty(&slot->qp.own_recv);
+      if (!Empty(&slot->qp.own_send) || !Empty(&slot->qp.own_recv)) return false;
       entry.in_use = false;
       return true;
     }
@@ -194,7 +197,7 @@ bool Executor::Impl::Keep(ObjectSlot* slot) {
       return true;
     case ObjectKind::kCq:
       if (slot->kept < 0 || slot->cq.polling) return false;
-      Empty(&slot->cq);
+      if (!Empty(&slot->cq)) return false;
       kept_cqs_[static_cast<size_t>(slot->kept)].in_use = false;
       return true;
     case ObjectKind::kPd:

@@ -58,7 +58,7 @@ void Judge::Impl::SawCompletion(const SeenCompletion& wc) {
     }
   } else {
     // The opcode of an error completion is not valid (WR-COMP-005): the queue tells the side.
-    const bool can_send = at == kNone || at == qp->send_cq;
+    const bool can_send = qp->type != QpType::kXrcRecv && (at == kNone || at == qp->send_cq);
     bool can_receive = at == kNone || at == qp->recv_cq;
     if (qp->type == QpType::kXrcRecv) can_receive = true;
     if (can_send != can_receive) {
@@ -191,9 +191,21 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
       return;
     }
     ++verdict_.leniency.completions_any;
+    // Of several with one id the one whose opcode it is.
+    const bool good = wc.status == IBV_WC_SUCCESS;
+    auto candidate = [&](const Request& r) {
+      return r.fate == Fate::kOutstanding && r.wr_id == wc.wr_id && (r.signaled || !good);
+    };
+    bool opcode_fits = false, found = false;
+    for (uint32_t i = qp.head; i < qp.sent.size() && good; ++i) {
+      const Request& r = Of(qp.sent[i]);
+      opcode_fits |= candidate(r) && model::Info(r.op).send_wc_opcode == wc.opcode;
+    }
     for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
       Request& r = Of(qp.sent[i]);
-      if (r.fate != Fate::kOutstanding || r.wr_id != wc.wr_id) continue;
+      if (!candidate(r)) continue;
+      found = true;
+      if (opcode_fits && model::Info(r.op).send_wc_opcode != wc.opcode) continue;
       if (parallel_ && qp.followed && qp.alive) {
         // Order is not known here, the rest is.
         if (wc.status == IBV_WC_SUCCESS) {
@@ -205,6 +217,8 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
       Retire(qp, r, wc.status == IBV_WC_SUCCESS ? Fate::kDone : Fate::kFailed);
       break;
     }
+    // Threads' calls are seen as they end: its posting may be still to be seen.
+    if (!found) qp.send_doubt = true;
     while (qp.head < qp.sent.size() && Of(qp.sent[qp.head]).fate != Fate::kOutstanding) ++qp.head;
     UpdateUnsure(qp);
     return;
@@ -229,12 +243,13 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
     if (qp.flushing && !good) break;
   }
   if (match == ~0u) match = weak;
+  bool alike = false;
   if (!good && match != ~0u && !Of(qp.sent[match]).signaled) {
     // With the same id further on it may have been another one that failed.
     for (uint32_t i = match + 1; i < qp.sent.size(); ++i) {
       const Request& r = Of(qp.sent[i]);
       if (r.wr_id == wc.wr_id) {
-        qp.send_doubt = true;
+        qp.send_doubt = alike = true;
         break;
       }
       if (r.signaled) break;
@@ -295,7 +310,7 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
     JudgeSuccess(qp, r, wc);
     Retire(qp, r, Fate::kDone);
   } else {
-    JudgeError(qp, r, wc);
+    JudgeError(qp, r, wc, alike);
     Retire(qp, r, wc.status == IBV_WC_WR_FLUSH_ERR ? Fate::kFlushed : Fate::kFailed);
     if (qp.flushing && (!qp.flush_open || wc.status != IBV_WC_WR_FLUSH_ERR)) {
       qp.flushing_certain = true;
@@ -424,7 +439,8 @@ void Judge::Impl::JudgeSuccess(QpState& qp, Request& r, const SeenCompletion& wc
   }
 }
 
-void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc) {
+// alike: it may be another one with the same id that failed.
+void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc, bool alike) {
   const States flushed = StateBit(IBV_QPS_ERR) | StateBit(IBV_QPS_SQE);
   if (wc.status == IBV_WC_WR_FLUSH_ERR) {
     const bool recovered = r.posted < qp.recovered_at;
@@ -450,7 +466,9 @@ void Judge::Impl::JudgeError(QpState& qp, Request& r, const SeenCompletion& wc) 
            {"WR_FLUSH_ERR"}, StatusName(wc.status));
     return;
   }
-  const Prospects p = ProspectsOf(r);
+  Prospects looked = ProspectsOf(r);
+  looked.open |= alike;
+  const Prospects& p = looked;
   if (p.open) {
     ++verdict_.leniency.requests_open;
   } else if (qp.flush_open && !qp.flushing) {
@@ -616,6 +634,7 @@ bool Judge::Impl::TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** t
 bool Judge::Impl::UnknownReceive(QpState& qp, const SeenCompletion& wc) {
   if (!qp.alive || !qp.followed || parallel_) {
     ++verdict_.leniency.completions_any;
+    if (parallel_) qp.recv_doubt = true;
     return false;
   }
   const std::string seen = "wr_id " + std::to_string(wc.wr_id) + ", " + StatusName(wc.status);
@@ -970,7 +989,8 @@ void Judge::Impl::Deliver(QpState& qp, Receive& receive, const SeenCompletion& w
           MarkAny(s.block, s.offset + at, n - at, 0);
         } else {
           PutBytes(s.block, s.offset + at, payloads_.data() + message->payload + from,
-                   unknowns_.data() + message->payload + from, n - at, receive.posted);
+                   unknowns_.data() + message->payload + from, n - at,
+                   std::min(receive.posted, message->posted));
         }
       }
     }

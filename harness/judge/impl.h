@@ -192,7 +192,7 @@ class Judge::Impl {
   void UnorderedSendCompletion(QpState& qp, const SeenCompletion& wc);
   void ReceiveCompletion(QpState& qp, const SeenCompletion& wc);
   void JudgeSuccess(QpState& qp, Request& r, const SeenCompletion& wc);
-  void JudgeError(QpState& qp, Request& r, const SeenCompletion& wc);
+  void JudgeError(QpState& qp, Request& r, const SeenCompletion& wc, bool alike = false);
   void Retire(QpState& qp, Request& r, Fate fate);
   void UnknownSend(QpState& qp, const SeenCompletion& wc);
   bool UnknownReceive(QpState& qp, const SeenCompletion& wc);
@@ -226,7 +226,7 @@ class Judge::Impl {
   void MarkAny(uint32_t block, uint64_t offset, uint64_t len, RequestId writer_only);
   void Resolve(Cell& cell);
   void SawMemory(const Event& event);
-  void SawBytes(const Event& event, const SeenMemory& m);
+  void SawBytes(const SeenMemory& m, uint64_t base);
   void WholeLook(bool settled);
   bool ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t bytes);
   void WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint64_t seen, uint8_t bytes,

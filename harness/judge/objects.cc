@@ -96,7 +96,7 @@ void Judge::Impl::MakeMr(const Call& call, const Event& event) {
   mr = MrState{};
   mr.id = call.object;
   mr.pd = PdOf(call.pd, kNoObject);
-  mr.base = start;
+  mr.base = mr.home = start;
   mr.size = call.len;
   mr.access = call.access;
   mr.alive = event.rc == 0;
@@ -426,7 +426,16 @@ void Judge::Impl::Destroy(const Call& call, const Event& event) {
         for (uint32_t k = srqs_[i].rq.head; k < srqs_[i].rq.posted.size(); ++k) {
           Receive& r = srqs_[i].rq.posted[k];
           if (!r.done) ReceiveRefs(r, -1);
+          // A message may have filled it whose completion nobody has polled.
+          for (uint32_t s = 0; !r.done && s < r.sge_count && srqs_[i].xrcd != kNone; ++s) {
+            const Sge& e = sges_[r.first_sge + s];
+            if (e.placed) MarkAny(e.block, e.offset, e.length, 0);
+          }
           r.done = true;
+        }
+        for (QpState& qp : qps_) {
+          qp.recv_doubt |= qp.type == model::QpType::kXrcRecv && srqs_[i].xrcd != kNone &&
+                           qp.xrcd == srqs_[i].xrcd;
         }
       }
       break;

@@ -153,6 +153,7 @@ void Judge::Impl::WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* byt
              Resolve(c);
              if (!c.definite() && c.writer != 0 && c.writer != r.id && !adding) {
                const Request& w = Of(c.writer);
+               if (w.maybe) c.mixed = true;  // what this one leaves of it need not have come
                const bool ordered =
                    w.qp == r.qp && c.local == local && !qps_[r.qp].unordered && !parallel_;
                if (!ordered) {
@@ -388,7 +389,7 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
         const bool only_adds = !tangled && c.any == 0 && !c.open && !c.receives &&
                                (c.definite() || (c.adds && !c.local) || (old_any == 0 && !c.mixed));
         if (only_adds) next_any = 0;
-        adds = only_adds;
+        adds = only_adds && r.sure;  // one that may fail may be missing in the sum
       } else {
         next = old == r.compare_or_add ? r.swap : old;
       }
@@ -528,14 +529,14 @@ void Judge::Impl::FinishEffects(QpState& qp, Request& r, bool success, bool cann
   }
   // It failed: per cell the old value or the new one, or surely the old.
   auto undo = [&](uint32_t block, uint64_t offset, uint64_t len, bool surely) {
-    ForCells(block, offset, len, [&](Cell& c, uint64_t, unsigned, unsigned, uint64_t) {
+    ForCells(block, offset, len, [&](Cell& c, uint64_t, unsigned from, unsigned to, uint64_t) {
       if (c.writer != r.id) {
         if (!c.definite()) c.open = true;
         return;
       }
       if (surely && c.writers == 1 && c.old_count == 1 && !c.any_old && !c.open && !c.mixed) {
         c.value = c.old[0];
-        c.any = 0;
+        c.any &= static_cast<uint8_t>(~NonZeroBytes(RangeMask(from, to)));
         c.old_count = 0;
       } else if (!c.definite()) {
         c.open = true;
@@ -572,16 +573,21 @@ void Judge::Impl::FinishEffects(QpState& qp, Request& r, bool success, bool cann
 // What was seen.
 
 void Judge::Impl::SawMemory(const Event& event) {
-  for (const SeenMemory& m : trace_->MemoryOf(event)) SawBytes(event, m);
+  // The bytes that a load asked for come last, from where the region is now.
+  const auto all = trace_->MemoryOf(event);
+  const bool load = event.call != kEndOfRun && call_->kind == CallKind::kLoad;
+  for (size_t i = 0; i < all.size; ++i) {
+    const Index m = Is(all[i].mr, ObjectKind::kMr) ? Find(all[i].mr) : kNone;
+    if (m == kNone) continue;
+    SawBytes(all[i], load && i + 1 == all.size ? mrs_[m].base : mrs_[m].home);
+  }
 }
 
-void Judge::Impl::SawBytes(const Event& event, const SeenMemory& m) {
-  (void)event;
-  const Index i = Is(m.mr, ObjectKind::kMr) ? Find(m.mr) : kNone;
-  if (i == kNone) return;
-  const MrState& mr = mrs_[i];
+// Bytes of a region, from the place that its first byte had.
+void Judge::Impl::SawBytes(const SeenMemory& m, uint64_t base) {
+  const MrState& mr = mrs_[Find(m.mr)];
   const model::Bytes bytes = trace_->BytesOf(m);
-  const uint64_t start = mr.base + m.offset;
+  const uint64_t start = base + m.offset;
   if (start + bytes.size > memory_.block(mr.block).size) return;
   ForCells(mr.block, start, bytes.size,
            [&](Cell& c, uint64_t index, unsigned from, unsigned to, uint64_t done) {

@@ -55,7 +55,7 @@ LocalPlace Judge::Impl::PlaceLocal(KeyRef key, MemRef addr, uint64_t len, Index 
   const Index index = Is(key.object, ObjectKind::kMr) ? Find(key.object) : kNone;
   if (index == kNone || key.flip || key.inc || !mrs_[index].alive) {
     place.fault = LocalFault::kUnknownKey;
-    place.unsure = len == 0;
+    place.unsure = len == 0 || (key.flip && key.inc);  // bent twice may be straight
     return place;
   }
   const MrState& mr = mrs_[index];
@@ -125,8 +125,9 @@ RemotePlace Judge::Impl::PlaceRemote(const Request& r, const QpState& qp,
     if (!mw.alive || r.rkey.flip || !b.bound ||
         (mw.type == 2 && b.tag != static_cast<uint8_t>(r.rkey.inc))) {
       place.fault = RemoteFault::kUnknownKey;
-      // A window that was bound twice by ibv_bind_mw() has keys that only the executor knows.
-      if (mw.alive && mw.type == 1) place.unsure = true;
+      // A window that was bound twice by ibv_bind_mw() has keys that only the executor knows; and
+      // bent twice a key may be straight.
+      if (mw.alive && (mw.type == 1 || (r.rkey.flip && (r.rkey.inc || b.tag)))) place.unsure = true;
       return place;
     }
     if (b.mr != kNone && !mrs_[b.mr].alive) {  // WR-MW-014: no access any more
@@ -176,6 +177,7 @@ RemotePlace Judge::Impl::PlaceRemote(const Request& r, const QpState& qp,
     const Index m = Is(r.rkey.object, ObjectKind::kMr) ? Find(r.rkey.object) : kNone;
     if (m == kNone || r.rkey.flip || r.rkey.inc || !mrs_[m].alive) {
       place.fault = RemoteFault::kUnknownKey;
+      place.unsure = r.rkey.flip && r.rkey.inc;  // bent twice may be straight
       if (m != kNone) place.changed = mrs_[m].changed;
       return place;
     }
@@ -251,7 +253,8 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
   if (!shared && qp.type == QpType::kRc) {
     const uint32_t ahead = r.message - qp.delivered;
     const uint64_t at = uint64_t{rq->head} + ahead;
-    if (!peer->ghosts.empty()) *open = true;  // messages of a former life may have taken some
+    // Messages of a former life may have taken some, or have.
+    if (!peer->ghosts.empty() || peer->recv_doubt) *open = true;
     if (at >= rq->posted.size()) return ReceiveFact::kNone;
     const Receive& receive = rq->posted[at];
 
@@ -332,6 +335,7 @@ RequestFacts::Window Judge::Impl::WindowFactOf(const Request& r, const QpState& 
   }
   // LOCAL_INV and SEND_WITH_INV: the key to invalidate.
   if (Is(r.rkey.object, ObjectKind::kMr)) {
+    if (r.rkey.flip && r.rkey.inc) *open = true;
     return r.rkey.flip || r.rkey.inc ? W::kUnknownKey : W::kPlainMr;
   }
   if (!Is(r.rkey.object, ObjectKind::kMw) || Find(r.rkey.object) == kNone) return W::kUnknownKey;
@@ -339,6 +343,7 @@ RequestFacts::Window Judge::Impl::WindowFactOf(const Request& r, const QpState& 
   const MwState& mw = mws_[w];
   const Binding& b = r.id != 0 && r.mw == w ? r.before : mw.now;
   if (mw.unsure || mw.pending > (r.id != 0 && r.mw == w ? 1 : 0)) *open = true;
+  if (r.rkey.flip && (r.rkey.inc || b.tag)) *open = true;
   if (!mw.alive || r.rkey.flip) return W::kUnknownKey;
   if (mw.type == 1) return W::kType1;
   if (!b.bound) {
@@ -384,7 +389,7 @@ RequestFacts Judge::Impl::FactsOf(const Request& r, bool* open) {
       // What a FLUSH does with a buffer is nobody's promise.
       const bool unread = info.data == DataRule::kNoneTolerated && place.fault != LocalFault::kNone;
       if (place.unsure || unread || ChangedSinceBuilt(s.key, r)) *open = true;
-      if (place.fault != LocalFault::kNone && f.local == LocalFault::kNone) f.local = place.fault;
+      if (!place.unsure && f.local == LocalFault::kNone) f.local = place.fault;
     }
   }
 

@@ -153,7 +153,7 @@ void Judge::Impl::Start(const Call& call) {
   if (qp->region.open && !parallel_) qp->region.undefined = true;  // WR-CRIT-008
   if (!qp->region.open) {
     qp->region.staged.clear();
-    qp->region.undefined = false;
+    qp->region.undefined = qp->region.was_full = false;
   }
   if (qp->plain || !qp->alive) qp->region.undefined = true;
   qp->region.open = true;
@@ -170,6 +170,7 @@ void Judge::Impl::Build(const Call& call) {
   }
   Request& r = NewStaged(*qp, call);
   FillRequest(call, &r);
+  qp->region.was_full |= qp->outstanding + qp->region.staged.size() > qp->granted[0];
 }
 
 void Judge::Impl::Setter(const Call& call) {
@@ -181,6 +182,7 @@ void Judge::Impl::Setter(const Call& call) {
     return;
   }
   Request& r = qp->region.staged.back();
+  if (r.thread != call.thread) r.undefined = true;  // WR-CONC-007
   switch (call.kind) {
     case CallKind::kSetUdAddr:
       if (r.qp_setter || qp->type != QpType::kUd) {
@@ -426,7 +428,11 @@ void Judge::Impl::Complete(const Call& call, const Event& event) {
   if (qp == nullptr) return;
   Region& region = qp->region;
   if (!region.open) region.undefined = true;
-  bool undefined = region.undefined || (region.thread != call.thread && !parallel_);
+  if (region.open && region.thread != call.thread && !parallel_) {
+    Unfollow(*qp);  // WR-CONC-001: nobody knows whose region is open from now on
+    return;
+  }
+  bool undefined = region.undefined;
   for (const Request& r : region.staged) {
     undefined |= r.undefined || Misused(*qp, r) || r.thread != call.thread;  // WR-CONC-001
   }
@@ -439,11 +445,16 @@ void Judge::Impl::Complete(const Call& call, const Event& event) {
     }
     if (event.rc == 0 && undefined) Unfollow(*qp);
     for (const Request& r : region.staged) Drop(*qp, r, Fate::kRefused);
-    if (event.rc == 0) cqs_[qp->send_cq].possible += static_cast<uint32_t>(region.staged.size());
+    if (event.rc == 0) {
+      cqs_[qp->send_cq].possible += static_cast<uint32_t>(region.staged.size());
+      Started();
+    }
     region.staged.clear();
     return;
   }
-  const PostJudgement j = JudgePosting(*qp, region.staged.data(), region.staged.size());
+  PostJudgement j = JudgePosting(*qp, region.staged.data(), region.staged.size());
+  // A builder may take its slot, or find none, before a poll in the region frees one.
+  j.may_refuse |= region.was_full;
   if (!parallel_) JudgeRc(*qp, j, event.rc, "ibv_wr_complete()", region.staged.size());
   if (event.rc == 0) {
     for (Request& r : region.staged) Accept(*qp, r);
@@ -632,14 +643,20 @@ void Judge::Impl::EndPostSend(const Event& event) {
   QpState* qp = Qp(list_of_);
   list_of_ = kNoObject;
   if (qp == nullptr || list_.empty()) return;
-  bool undefined = qp->region.open && !parallel_;  // WR-MIX-002
-  for (const Request& r : list_) undefined |= Misused(*qp, r);
-  if (undefined || !qp->followed) {
-    if (event.rc == 0) Unfollow(*qp);
+  const size_t n = list_.size();
+  size_t misused = 0;
+  while (misused < n && !Misused(*qp, list_[misused])) ++misused;
+  const bool in_region = qp->region.open && !parallel_;  // WR-MIX-002
+  // A list that was refused at its first misuse is posted as far as that.
+  const bool posted_misuse = misused < n && (event.rc == 0 || event.count > misused);
+  if (in_region || posted_misuse || !qp->followed) {
+    if (event.rc == 0 || event.count > 0) {
+      Unfollow(*qp);
+      Started();
+    }
     list_.clear();
     return;
   }
-  const size_t n = list_.size();
   if (event.rc == 0) {
     const PostJudgement j = JudgePosting(*qp, list_.data(), n);
     if (!parallel_) JudgeRc(*qp, j, 0, "ibv_post_send()", n);
@@ -664,8 +681,9 @@ void Judge::Impl::EndPostSend(const Event& event) {
       Accept(*qp, list_[i]);
       Started();
     }
-    const PostJudgement j = JudgePosting(*qp, &list_[bad], 1);
-    if (!parallel_) JudgeRc(*qp, j, event.rc, "ibv_post_send()", 1);
+    if (!parallel_ && bad != misused) {
+      JudgeRc(*qp, JudgePosting(*qp, &list_[bad], 1), event.rc, "ibv_post_send()", 1);
+    }
     for (size_t i = bad; i < n; ++i) Drop(*qp, list_[i], Fate::kRefused);
   }
   list_.clear();

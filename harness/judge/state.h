@@ -43,6 +43,7 @@ struct MrState {
   Index pd = kNone;
   uint32_t block = 0;
   uint64_t base = 0;  // of its first byte in the block
+  uint64_t home = 0;  // ... as it was made: changes of memory are told from there
   uint64_t size = 0;
   uint64_t access = 0;
   bool alive = false;
@@ -90,6 +91,7 @@ struct CqState {
   bool armed_empty = false;       // it was known to be empty when it was armed
   uint32_t came_since_armed = 0;  // completions polled since
   uint32_t solicited_since_armed = 0;
+  bool error_vanished = false;  // since it was armed, a RESET may have removed an error completion
   uint32_t arms = 0, events = 0;
   bool drained = false;                 // nothing was in it at the last poll ...
   uint32_t drained_at = 0;              // ... when so much had been started
@@ -223,6 +225,7 @@ struct Region {
   bool open = false;
   uint8_t thread = 0;
   bool undefined = false;
+  bool was_full = false;  // no slot was free at one of its builders
   std::vector<Request> staged;
 };
 

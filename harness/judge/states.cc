@@ -52,6 +52,8 @@ void Judge::Impl::ResetQp(QpState& qp) {
   for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
     Request& r = Of(qp.sent[i]);
     if (r.fate != Fate::kOutstanding) continue;
+    // It may have failed: its completion went, the event that it raised did not.
+    if (!r.sure && qp.send_cq != kNone) cqs_[qp.send_cq].error_vanished = true;
     r.fate = Fate::kVanished;
     FinishEffects(qp, r, false, false);
   }
@@ -545,6 +547,7 @@ void Judge::Impl::Arm(const Call& call, const Event& event) {
   cq->armed_empty = !cq->armed && cq->drained && cq->drained_at == activity_ && settled_;
   cq->armed = true;
   cq->came_since_armed = cq->solicited_since_armed = 0;
+  cq->error_vanished = false;
 }
 
 void Judge::Impl::CqEvent(const Call& call, const Event& event) {
@@ -558,7 +561,7 @@ void Judge::Impl::CqEvent(const Call& call, const Event& event) {
              {std::to_string(cq->arms)}, std::to_string(cq->events));
       cq->events = cq->arms;
     } else if (cq->armed && cq->armed_solicited && cq->events == cq->arms &&
-               cq->solicited_since_armed == 0 && !MaySolicit(*cq)) {
+               cq->solicited_since_armed == 0 && !cq->error_vanished && !MaySolicit(*cq)) {
       Report("WR-EVT-002",
              "an event of a queue armed for solicited completions, but none can have come",
              {"no event"}, "an event");

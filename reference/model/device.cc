@@ -65,6 +65,7 @@ Device::~Device() {
     delete mr;
   }
   for (Ah* ah : ahs_) delete ah;
+  for (Ah* ah : ended_ahs_) delete ah;
   for (Xrcd* xrcd : xrcds_) delete xrcd;
   for (Pd* pd : pds_) delete pd;
   for (Td* td : tds_) delete td;
@@ -271,6 +272,7 @@ Result<Ah> Device::CreateAh(Pd* pd, const ibv_ah_attr& attr) {
   if (attr.is_global != 0 && !gids.empty() && attr.grh.sgid_index >= gids.size()) {
     return Fail<Ah>(EINVAL, "WR-UD-001", "sgid_index is beyond the port's GID table");
   }
+  SweepAhs();
   auto* ah = new Ah;
   ah->pd = pd;
   ah->attr = attr;
@@ -285,12 +287,28 @@ Status Device::DestroyAh(Ah* ah) {
   ahs_.erase(ah);
   if (ah->pending != 0) {
     fabric_->Report("WR-UD-008", "an address handle is destroyed before its requests are done");
-    ah->ended = true;  // lives on until they are
-    ah->pd = nullptr;
-    return {};
   }
-  delete ah;
+  ah->ended = true;
+  ah->pd = nullptr;
+  ended_ahs_.push_back(ah);
+  SweepAhs();
   return {};
+}
+
+// Frees the address handles that ended, once nothing can name them any more. What an open region
+// has staged belongs to its thread: while there is one, nobody knows.
+void Device::SweepAhs() {
+  if (ended_ahs_.empty()) return;
+  for (const Qp* qp : qps_) {
+    if (NeedsAddress(qp->type()) && qp->send_queue_->RegionOpen()) return;
+  }
+  ended_ahs_.erase(std::remove_if(ended_ahs_.begin(), ended_ahs_.end(),
+                                  [](Ah* ah) {
+                                    if (ah->pending != 0) return false;
+                                    delete ah;
+                                    return true;
+                                  }),
+                   ended_ahs_.end());
 }
 
 Result<Xrcd> Device::OpenXrcd(uint64_t inode) {

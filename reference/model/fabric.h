@@ -139,6 +139,7 @@ class Device {
   friend class Responder;
   Device(Fabric* fabric, const DeviceLimits& limits, AsyncSink* sink);
   Status CheckQpInit(const QpInit& init) const;
+  void SweepAhs();
 
   Fabric* fabric_;
   DeviceLimits limits_;
@@ -149,6 +150,7 @@ class Device {
   std::unordered_set<Mr*> mrs_;
   std::unordered_set<Mw*> mws_;
   std::unordered_set<Ah*> ahs_;
+  std::vector<Ah*> ended_ahs_;  // still named by a request, or perhaps by a region that is open
   std::unordered_set<Xrcd*> xrcds_;
   std::unordered_set<Cq*> cqs_;
   std::unordered_set<Srq*> srqs_;

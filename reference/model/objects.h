@@ -62,7 +62,7 @@ struct Ah {
   Pd* pd = nullptr;
   ibv_ah_attr attr{};
   int pending = 0;     // requests that name it and have not completed (WR-UD-008)
-  bool ended = false;  // destroyed while pending; lives on until they are done
+  bool ended = false;  // destroyed; lives on until nothing names it
   void* owner = nullptr;
 };
 

@@ -277,6 +277,11 @@ int SendQueue::Publish() {
       break;
   }
   uint32_t staged = staged_;
+  for (uint64_t at = posted(); NeedsAddress(shape_.type) && at != posted() + staged; ++at) {
+    if (At(at).ah == nullptr || !At(at).ah->ended) continue;
+    Lint("WR-UD-008", "an address handle is destroyed before its requests are done");
+    return EINVAL;
+  }
   if (__builtin_expect(FaultSwitch::on(), 0) && staged > 1) {
     if (Faulty(Fault::kCompleteDropsLast)) --staged;
     if (Faulty(Fault::kCompleteSwapsLastTwo)) {
@@ -968,8 +973,7 @@ void SendQueue::PostDecoded(const SendRequest& request) {
 void SendQueue::set_done(uint64_t position) {
   if (NeedsAddress(shape_.type)) {
     for (uint64_t at = done_; at != position; ++at) {
-      Ah* ah = At(at).ah;
-      if (ah != nullptr && --ah->pending == 0 && ah->ended) delete ah;
+      if (Ah* ah = At(at).ah) --ah->pending;
     }
   }
   done_ = position;
