@@ -13,8 +13,8 @@ qpx_bazel() {
   fi
 }
 
-# Prints the packages that group $1 lacks: build (./qpexam), packaged (packaged:),
-# guest (vm:), clang (sanitizers), afl, lint, tidy, coverage.
+# Prints the packages that group $1 lacks: build (./qpexam), packaged (packaged:), test (./qpexam test),
+# pyverbs (.ci/pyverbs), guest (vm:), clang (sanitizers), afl, lint, tidy, coverage.
 qpx_missing() {
   case $1 in
     build)
@@ -42,6 +42,14 @@ qpx_missing() {
       ;;
     packaged)
       qpx_has_plugin rxe || echo ibverbs-providers
+      ;;
+    test)
+      qpx_missing packaged
+      command -v ibv_devinfo > /dev/null || echo ibverbs-utils
+      ;;
+    pyverbs)
+      qpx_missing packaged
+      [ -e /usr/share/doc/rdma-core/tests/run_tests.py ] || echo python3-pyverbs
       ;;
     guest)
       command -v qemu-system-x86_64 > /dev/null || echo qemu-system-x86

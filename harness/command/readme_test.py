@@ -93,8 +93,8 @@ def words_of(command):
     while "=" in words[0] and not words[0].startswith("-"):
         words.pop(0)  # the launcher's variables
     words = words[1:]
-    if not words or words[0] in ("test", "exec") or words[-1] == "...":
-        return [], 0  # the launcher's own tests; a sentence
+    if not words or words[0] in ("test", "exec") or "packaged:" in command or words[-1] == "...":
+        return [], 0  # the launcher's own tests and //harness/packaged's; a sentence
     for i, word in enumerate(words):
         for pattern, value in PLACES:
             words[i] = re.sub(pattern, value, words[i])

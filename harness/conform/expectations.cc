@@ -124,6 +124,16 @@ bool InRange(const Expectation& entry, std::string_view version) {
          (entry.to.empty() || CompareVersions(version, entry.to) <= 0);
 }
 
+Bearing BearingOn(const Expectation& entry, std::string_view provider, std::string_view version) {
+  constexpr std::string_view kHosted = "hosted:", kPackaged = "packaged:";
+  if (!InRange(entry, version)) return Bearing::kNone;
+  if (entry.provider == provider) return Bearing::kOwn;
+  const bool same = provider.substr(0, kPackaged.size()) == kPackaged &&
+                    entry.provider.compare(0, kHosted.size(), kHosted) == 0 &&
+                    entry.provider.substr(kHosted.size()) == provider.substr(kPackaged.size());
+  return same ? Bearing::kSameLibrary : Bearing::kNone;
+}
+
 std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& run,
                               std::string_view provider, std::string_view version, bool whole,
                               size_t* expected) {
@@ -138,12 +148,13 @@ std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& 
       bool is_expected = false;
       for (size_t i = 0; i < expectations.entries.size(); ++i) {
         const Expectation& entry = expectations.entries[i];
-        if (entry.provider != provider || !InRange(entry, version) || entry.clause != id ||
-            !Matches(entry.test, test.name))
+        const Bearing bearing = BearingOn(entry, provider, version);
+        if (bearing == Bearing::kNone || entry.clause != id || !Matches(entry.test, test.name))
           continue;
         if (entry.verdict == happened) {
           is_expected = used[i] = true;
-        } else if (happened == "conforms" || happened == "variation") {
+        } else if (bearing == Bearing::kOwn &&
+                   (happened == "conforms" || happened == "variation")) {
           // A pattern may name tests of which only some fail.
           if (!IsPattern(entry.test)) {
             surprises.push_back({Surprise::kUnexpectedPass, id, test.name,
@@ -171,7 +182,7 @@ std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& 
   if (!whole) return surprises;
   for (size_t i = 0; i < expectations.entries.size(); ++i) {
     const Expectation& entry = expectations.entries[i];
-    if (entry.provider != provider || !InRange(entry, version) || used[i]) continue;
+    if (BearingOn(entry, provider, version) != Bearing::kOwn || used[i]) continue;
     surprises.push_back(
         {Surprise::kUnused, entry.clause, entry.test,
          fmt::format("line {} of the expectations was used by nothing", entry.line)});
@@ -207,9 +218,13 @@ std::vector<Surprise> ComparePrograms(const Expectations& expectations, std::str
                                       std::vector<ProgramResult>* programs) {
   std::vector<Surprise> surprises;
   std::vector<const Expectation*> here;
-  for (const Expectation& entry : expectations.entries)
-    if (entry.provider == provider && InRange(entry, version)) here.push_back(&entry);
-  std::vector<bool> used(here.size(), false);
+  std::vector<bool> used;
+  for (const Expectation& entry : expectations.entries) {
+    const Bearing bearing = BearingOn(entry, provider, version);
+    if (bearing == Bearing::kNone) continue;
+    here.push_back(&entry);
+    used.push_back(bearing == Bearing::kSameLibrary);
+  }
   for (ProgramResult& program : *programs) {
     for (ProgramResult::Finding& finding : program.findings) {
       for (size_t i = 0; i < here.size(); ++i) {

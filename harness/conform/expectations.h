@@ -6,6 +6,7 @@
 #ifndef QPEXAM_HARNESS_CONFORM_EXPECTATIONS_H_
 #define QPEXAM_HARNESS_CONFORM_EXPECTATIONS_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,11 @@ bool ParseExpectations(std::string_view text, const std::string& file, Expectati
 
 // True where `version` (such as "56.1") lies in the entry's range.
 bool InRange(const Expectation& entry, std::string_view version);
+// Whether an entry speaks of a provider in that version. What is known of a library as it is built
+// from source (hosted:NAME) excuses the installed one (packaged:NAME) as well; nothing is missed
+// where that does not show it, since locks, for one, are not watched there.
+enum class Bearing : uint8_t { kNone, kSameLibrary, kOwn };
+Bearing BearingOn(const Expectation& entry, std::string_view provider, std::string_view version);
 // Compares dotted numbers: negative, zero or positive.
 int CompareVersions(std::string_view a, std::string_view b);
 

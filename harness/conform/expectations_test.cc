@@ -54,6 +54,20 @@ TEST(Compare, AnExpectedFailureIsNoSurprise) {
   EXPECT_EQ(expected, 1u);
 }
 
+TEST(Compare, WhatIsKnownOfALibraryExcusesTheInstalledOne) {
+  SuiteRun run;
+  run.tests = {Result("Sge.Gather", "WR-SGE-001", "violation")};
+  size_t expected = 0;
+  EXPECT_TRUE(Compare(Parsed(kEntry), run, "packaged:rxe", "44.0", true, &expected).empty());
+  EXPECT_EQ(expected, 1u);
+  EXPECT_EQ(Compare(Parsed(kEntry), run, "packaged:mlx5", "44.0", true, &expected).size(), 1u);
+  EXPECT_EQ(Compare(Parsed(kEntry), run, "packaged:rxe", "65.0", true, &expected).size(), 1u);
+  // It need not show there.
+  run.tests = {Result("Sge.Gather", "WR-SGE-001", "conforms")};
+  EXPECT_TRUE(Compare(Parsed(kEntry), run, "packaged:rxe", "44.0", true, &expected).empty());
+  EXPECT_FALSE(Compare(Parsed(kEntry), run, "hosted:rxe", "44.0", true, &expected).empty());
+}
+
 TEST(Compare, AnUnexpectedFailureIs) {
   SuiteRun run;
   run.tests = {Result("Sge.Gather", "WR-SGE-001", "violation")};

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -126,7 +127,12 @@ void Emulation::TellFindings() {
   std::string text;
   for (const hosted::SeamFinding& f : oracle_.Take()) {
     text += f.kind + (f.clause.empty() ? "" : " " + f.clause) + ": " + f.what + "\n";
-    if (!f.raw.empty()) text += "  " + f.raw + "\n";
+    // The bytes in hex, indented: they are of the finding above.
+    for (size_t at = 0; at < f.raw.size();) {
+      const size_t end = std::min(f.raw.find('\n', at), f.raw.size());
+      text += "  " + f.raw.substr(at, end - at) + "\n";
+      at = end + 1;
+    }
   }
   if (text.empty()) return;
   const int fd = open(findings_file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);

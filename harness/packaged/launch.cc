@@ -16,7 +16,9 @@
 #include <thread>
 
 #include "harness/hosted/fit_defaults.h"
+#include "harness/packaged/environment.h"
 #include "harness/packaged/place.h"
+#include "harness/process/process.h"
 #include "harness/remote/our_program.h"
 #include "harness/vm/subprocess.h"
 
@@ -48,10 +50,6 @@ constexpr char kNotBuilt[] =
   const std::string text = "qpexam: " + command[0] + ": " + std::strerror(error) + "\n";
   if (write(2, text.data(), text.size()) < 0) _exit(kNotFound);
   _exit(error == ENOENT ? kNotFound : kNotExecutable);
-}
-
-int ShellStatus(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 // What is typed at the terminal reaches the command as well, which decides; a SIGTERM is passed on.
@@ -121,7 +119,9 @@ std::string Tail(const std::string& file) {
 
 const hosted::HostedKind* KindOf(const std::string& name) {
   for (const hosted::HostedKind& kind : hosted::HostedKinds())
-    if (name == std::string("packaged:") + kind.name) return &kind;
+    for (const char* known : kProviders)
+      if (name == std::string("packaged:") + known && std::string_view(known) == kind.name)
+        return &kind;
   return nullptr;
 }
 
@@ -178,20 +178,13 @@ MachineEnd PackagedMachine::Run(const MachineJob& job) const {
   const std::vector<std::string> environment =
       Environment(kind_.name, folder, preload, folder.path() + "/findings");
   const std::string output = folder.path() + "/output", results = folder.path() + "/results";
-  const pid_t parent = getpid();
-  const pid_t child = fork();
+  ProcessStart start;
+  start.arguments = command;
+  start.environment = environment;
+  start.log = output;
+  start.when_we_end = SIGKILL;
+  const pid_t child = StartProcess(start);
   if (child < 0) return end.why = std::string("no process: ") + std::strerror(errno), end;
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(kNotFound);
-    setpgid(0, 0);
-    const int in = open("/dev/null", O_RDONLY);
-    const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    dup2(in, 0);
-    dup2(out, 1);
-    dup2(out, 2);
-    Become(command, environment);
-  }
   int status = 0, fd = -1;
   bool ended = false, hung = false, stopped = false;
   auto moved = std::chrono::steady_clock::now();

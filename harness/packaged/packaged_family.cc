@@ -1,8 +1,6 @@
 // `packaged:rxe`, ...: the installed libibverbs.so.1 and provider plugins over the emulated kernel.
-#include <algorithm>
-
 #include "harness/devices/provider_family.h"
-#include "harness/hosted/hosted_provider.h"
+#include "harness/packaged/environment.h"
 #include "harness/packaged/launch.h"
 #include "harness/packaged/place.h"
 
@@ -16,10 +14,12 @@ class PackagedFamily : public ProviderFamily {
   std::vector<ProviderInfo> List() const override {
     std::vector<ProviderInfo> all;
     const Library library = InstalledLibrary();
-    for (const hosted::HostedKind& kind : hosted::HostedKinds()) {
-      const Plugin plugin = InstalledPlugin(kind.name, library);
+    for (const char* provider : kProviders) {
       ProviderInfo info;
-      info.name = std::string("packaged:") + kind.name;
+      info.name = std::string("packaged:") + provider;
+      // A vendor's own build has no device model but the vendor's.
+      if (KindOf(info.name) == nullptr) continue;
+      const Plugin plugin = InstalledPlugin(provider, library);
       info.version = library.version;
       info.about = std::string("the installed ") +
                    (plugin.path.empty() ? "" : plugin.path.substr(plugin.path.rfind('/') + 1)) +

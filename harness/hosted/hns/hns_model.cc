@@ -338,12 +338,19 @@ void HnsModel::Reset(QpFacts& qp) {
 
 // --- Doorbells -----------------------------------------------------------------------------------
 
+// Of what a processor stores at once.
+constexpr size_t kLargestPiece = 16;
+
 std::vector<Doorbell> HnsModel::OnWrite(const Mapping& region, uint64_t offset, Bytes stored) {
   if (stored.size < 8) return {};
   Doorbell bell;
   if (region.owner != 0) {
-    // A QP's own page: a doorbell, or a WQE that is one. The page keeps it for DecodeSend().
-    if (offset != 0) return {};
+    // A QP's own page: a doorbell, or a WQE that is one: in one store, of the bytes that the
+    // library names, or in pieces of the 64 that its processor copies. The page keeps it for
+    // DecodeSend().
+    const bool direct = Field(region.data, HNS_WQE_FLAG) != 0;
+    const bool piece = direct && stored.size <= kLargestPiece;
+    if (piece ? offset + stored.size != kHnsWqeSize : offset != 0) return {};
     bell.kind = Doorbell::Kind::kSend;
     bell.number = region.owner;
     return {bell};
