@@ -201,7 +201,7 @@ ObjectId Executor::Impl::QpByNumber(ibv_context* context, uint32_t number) {
   const auto lock = LockObjects();
   if (numbers_.size() > kFewQps && context) {
     auto it = number_index_.find(IndexKey(context, number));
-    return it == number_index_.end() ? kNoObject : it->second;
+    if (it != number_index_.end()) return it->second;
   }
   // Without a context (the sender of a datagram) a living QP is preferred to a dead one.
   ObjectId dead = kNoObject;
@@ -211,6 +211,8 @@ ObjectId Executor::Impl::QpByNumber(ibv_context* context, uint32_t number) {
     if (context || slots_[named.object].alive) return named.object;
     if (dead == kNoObject) dead = named.object;
   }
+  // A queue of another context than its queue pair's.
+  if (context) return QpByNumber(nullptr, number);
   return dead;
 }
 

@@ -33,6 +33,10 @@ void Judge::Impl::SawCompletion(const SeenCompletion& wc) {
     if (!good) ++cq->solicited_since_armed;
   }
   QpState* qp = Qp(wc.qp);
+  // Of several handles the one that it was made with gives the name, ended or not.
+  for (QpState& any : qps_) {
+    if (qp == nullptr && any.alive && any.id == wc.qp) qp = &any;
+  }
   fields_ = cq ? cq->seen_fields : ~uint64_t{0};
   if (qp == nullptr && cq && !(fields_ & IBV_WC_EX_WITH_QP_NUM)) {
     // Nobody asked whose it is.
@@ -689,7 +693,7 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
     if (!Fits(r, qp, wc)) continue;
     qp.ghosts.erase(qp.ghosts.begin() + static_cast<std::ptrdiff_t>(i));
     r.delivered = true;
-    qp.recv_doubt = true;
+    qp.recv_doubt = qp.ghost_came = true;
     *ambiguous = true;
     return &r;
   }
@@ -725,14 +729,15 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
       if (Fits(r, qp, wc)) {
         ++fitting;
         // Of datagrams that look alike the one that must come is taken to have come.
-        const bool must = by_address && !best_must && MustArrive(r, sender, qp);
+        const bool lossy = by_address || qp.type == QpType::kUc;
+        const bool must = lossy && !best_must && MustArrive(r, sender, qp);
         if (best == nullptr || must) {
           best = &r;
           from = &sender;
           best_must = must;
         }
         if (in_order) break;
-        if (fitting > 1 && (best_must || !by_address)) break;
+        if (fitting > 1 && (best_must || !lossy)) break;
       }
       if (in_order) break;
       // What was sent before may have been dropped; this one must have come.

@@ -254,7 +254,7 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
     const uint32_t ahead = r.message - qp.delivered;
     const uint64_t at = uint64_t{rq->head} + ahead;
     // Messages of a former life may have taken some, or have.
-    if (!peer->ghosts.empty() || peer->recv_doubt) *open = true;
+    if (!peer->ghosts.empty() || peer->ghost_came) *open = true;
     if (at >= rq->posted.size()) return ReceiveFact::kNone;
     const Receive& receive = rq->posted[at];
 

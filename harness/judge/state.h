@@ -275,6 +275,7 @@ struct QpState {
   Clock recovered_at = 0;         // an unreliable one may have come back from SQE
   bool posted_in_error(Clock posted) const { return error_since != 0 && posted > error_since; }
   std::vector<RequestId> ghosts;            // messages on their way here whose sender was reset
+  bool ghost_came = false;                  // a completion may have been of one of them
   std::vector<uint64_t> vanished_receives;  // ids that a RESET removed
   bool refused_before = false, aborted_before = false, wrapped = false;  // to name the clause
   bool send_doubt = false, recv_doubt = false;  // duplicate ids: which one it was is unknown

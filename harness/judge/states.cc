@@ -78,7 +78,7 @@ void Judge::Impl::ResetQp(QpState& qp) {
   qp.delivered = 0;
   qp.flushing = qp.flushing_certain = qp.flush_open = qp.must_be_error = false;
   qp.incoming_trouble = qp.failed_here = qp.error_asked = false;
-  qp.send_doubt = qp.recv_doubt = false;
+  qp.send_doubt = qp.recv_doubt = qp.ghost_came = false;
   qp.was_sqd = false;
   qp.error_since = 0;
   qp.recovered_at = 0;
