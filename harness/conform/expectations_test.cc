@@ -209,6 +209,8 @@ TEST(Related, IsFaultClausesAndReason) {
   EXPECT_EQ(related[0].reason, "they fill it");
   EXPECT_FALSE(ParseRelated("\ndepth-one-less\tWR-A-001\n", "f", &related, &why));
   EXPECT_EQ(why, "f:2: not three columns: fault, clauses, reason");
+  EXPECT_FALSE(ParseRelated("depth-one-less\t*\twhatever breaks\n", "f", &related, &why));
+  EXPECT_NE(why.find("f:1: * is no clause"), std::string::npos) << why;
   EXPECT_FALSE(ParseRelated("no-such\tWR-A-001\twhy\n", "f", &related, &why));
   EXPECT_EQ(why, "f:1: there is no fault no-such; faults.inc names them");
 }

@@ -69,17 +69,14 @@ std::set<std::string> NamedWith(const SuiteRun& clean, const std::string& clause
   return related;
 }
 
-// What of `run`, under `fault`, follows from its clause and what does not.
-void Judge(const FaultOptions& options, const SuiteRun& clean, const SuiteRun& run,
+// What of that which broke under a fault follows from its clause and what does not.
+void Judge(const FaultOptions& options, const SuiteRun& clean, const std::set<std::string>& broken,
            FaultResult* result) {
   std::set<std::string> related = NamedWith(clean, result->clause);
-  const std::set<std::string> broken = Broken(run);
   for (const Related& line : options.related) {
     if (line.fault != result->name) continue;
     for (const std::string& id : line.clauses) {
-      if (id == "*") related.insert(broken.begin(), broken.end());
       related.insert(id);
-      if (id == "*") continue;
       if (broken.count(id) == 0 && !result->cut) result->unused.push_back(id);
     }
   }
@@ -113,7 +110,14 @@ bool ParseRelated(std::string_view text, const std::string& file, std::vector<Re
       return false;
     }
     std::istringstream ids(std::string(line.substr(first + 1, second - first - 1)));
-    for (std::string id; ids >> id;) related.clauses.push_back(id);
+    for (std::string id; ids >> id;) {
+      if (id.rfind("WR-", 0) != 0) {
+        *why = fmt::format("{}:{}: {} is no clause; name each that follows, as WR-ATOM-002", file,
+                           number, id);
+        return false;
+      }
+      related.clauses.push_back(id);
+    }
     out->push_back(std::move(related));
   }
   return true;
@@ -164,12 +168,9 @@ bool RunFaults(const FaultOptions& options, std::vector<FaultResult>* results, s
       if (faults[i]->origin == model::FaultOrigin::kFreshReader) result.origin = "fresh-reader";
       const auto& [first, then] = tests[result.name];
       result.reached_by = first.size() + then.size();
-      std::vector<std::vector<std::string>> parts = {first, then};
-      if (options.breadth) {
-        parts[0].insert(parts[0].end(), then.begin(), then.end());
-        parts.pop_back();
-      }
-      for (const std::vector<std::string>& part : parts) {
+      std::set<std::string> broken;
+      const auto breadth_end = std::chrono::steady_clock::now() + kBreadthSeconds;
+      for (const std::vector<std::string>& part : {first, then}) {
         if (part.empty()) continue;
         SuiteOptions one;
         one.binary = options.binary;
@@ -182,22 +183,21 @@ bool RunFaults(const FaultOptions& options, std::vector<FaultResult>* results, s
         one.stop = options.stop;
         std::atomic<bool> enough{false};
         if (options.breadth) {
-          const auto end = std::chrono::steady_clock::now() + kBreadthSeconds;
           one.stop = &enough;
-          one.progress = [&enough, &result, &options, end](size_t) {
-            result.cut = std::chrono::steady_clock::now() > end;
+          one.progress = [&enough, &result, &options, breadth_end](size_t) {
+            result.cut = std::chrono::steady_clock::now() > breadth_end;
             enough = result.cut || (options.stop != nullptr && options.stop->load());
           };
         }
         SuiteRun faulty;
         std::string error;
         const SuiteEnd end = RunSuites(one, &faulty, &error);
-        if (options.breadth) Judge(options, run, faulty, &result);
-        if (const auto failure = FirstFailure(faulty)) {
+        for (const std::string& id : Broken(faulty)) broken.insert(id);
+        if (const auto failure = FirstFailure(faulty); failure && result.caught_by.empty()) {
           result.caught_by = failure->first;
           result.caught_as = failure->second;
-          break;
         }
+        if (options.breadth ? result.cut : !result.caught_by.empty()) break;
         if (options.stop != nullptr && options.stop->load()) return;
         if (end != SuiteEnd::kRan && !result.cut) {
           std::lock_guard<std::mutex> lock(mutex);
@@ -205,6 +205,7 @@ bool RunFaults(const FaultOptions& options, std::vector<FaultResult>* results, s
           return;
         }
       }
+      if (options.breadth) Judge(options, run, broken, &result);
       found[i] = std::move(result);
       if (options.progress) {
         std::lock_guard<std::mutex> lock(mutex);

@@ -35,8 +35,7 @@ struct Related {
   std::vector<std::string> clauses;
   std::string reason;
 };
-// Tab-separated: fault, clauses with a blank between (* for any: what it breaks is what most tests
-// stand on), reason. # starts a comment. False with *why:
+// Tab-separated: fault, clauses with a blank between, reason. # starts a comment. False with *why:
 // file, line and what would be right.
 bool ParseRelated(std::string_view text, const std::string& file, std::vector<Related>* out,
                   std::string* why);

@@ -19,9 +19,9 @@ void Cq::Push(const Completion& completion) {
   fabric.Activity();
   Completion c = completion;
   if (__builtin_expect(FaultSwitch::on(), 0)) {
-    if (c.status != IBV_WC_SUCCESS && c.status != IBV_WC_WR_FLUSH_ERR &&
-        Faulty(Fault::kErrorCompletionLosesWrId)) {
-      c.wr_id = WrId(0);
+    if (c.status != IBV_WC_SUCCESS && c.status != IBV_WC_WR_FLUSH_ERR) {
+      if (Faulty(Fault::kErrorCompletionTruncatesWrId)) c.wr_id = WrId(c.wr_id.value & 0xffffffff);
+      if (Faulty(Fault::kErrorCompletionLosesQpNum)) c.qp_num = QpNum(0);
     }
     if (c.status == IBV_WC_WR_FLUSH_ERR && Faulty(Fault::kFlushCompletionLosesWrId)) {
       c.wr_id = WrId(0);
@@ -49,8 +49,8 @@ void Cq::Push(const Completion& completion) {
     size_t at = head_ + count;
     if (at >= ring_.size()) at -= ring_.size();
     ring_[at] = c;
-    if (__builtin_expect(FaultSwitch::on(), 0) && count != 0 && !c.is_receive &&
-        Faulty(Fault::kCompletionsReordered)) {
+    if (__builtin_expect(FaultSwitch::on(), 0) && count > 5 && !c.is_receive && c.qp != nullptr &&
+        c.qp->type() == QpType::kUd && Faulty(Fault::kCompletionsReordered)) {
       Completion& before = ring_[at == 0 ? ring_.size() - 1 : at - 1];
       if (before.qp == c.qp && !before.is_receive) std::swap(before, ring_[at]);
     }
@@ -81,17 +81,22 @@ bool Cq::Take(Completion* out) {
   if (count == 0) return false;
   *out = ring_[head_];
   if (__builtin_expect(FaultSwitch::on(), 0)) {
-    if (!repeated_ && count == 1 && Faulty(Fault::kLastCompletionTwice)) {
-      repeated_ = true;
-      return true;
-    }
-    repeated_ = false;
     if (armed_ && Faulty(Fault::kPollThatTakesDisarms)) armed_ = false;
-    if (Faulty(Fault::kPollOpcodeAlwaysSend) && !out->is_receive) out->opcode = IBV_WC_SEND;
-    if (Faulty(Fault::kPollQpNumMasked)) out->qp_num = QpNum(out->qp_num.value & 0xf);
-    if (Faulty(Fault::kPollImmSwapped)) out->imm = __builtin_bswap32(out->imm);
-    if (Faulty(Fault::kPollByteLenZero) && out->is_receive) out->byte_len = 0;
-    if (Faulty(Fault::kPollStatusAlwaysSuccess)) out->status = IBV_WC_SUCCESS;
+    if (out->is_receive && out->opcode == IBV_WC_RECV && (out->wc_flags & IBV_WC_WITH_IMM) != 0) {
+      if (__builtin_bswap32(out->imm) < 65536 && Faulty(Fault::kPollImmSwapped)) {
+        out->imm = __builtin_bswap32(out->imm);
+      }
+      if (Faulty(Fault::kByteLenRoundedUp)) out->byte_len = (out->byte_len + 3) & ~3u;
+    }
+    if (!out->is_receive) {
+      const ibv_wc_status status = out->status;
+      if (polled_ && polled_qp_ != out->qp_num && Faulty(Fault::kPollStatusOfOtherQp)) {
+        out->status = polled_status_;
+      }
+      polled_ = true;
+      polled_qp_ = out->qp_num;
+      polled_status_ = status;
+    }
   }
   if (++head_ == ring_.size()) head_ = 0;
   count_.store(count - 1, std::memory_order_release);

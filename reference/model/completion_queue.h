@@ -77,8 +77,11 @@ class Cq {
   bool overrun_ = false;
   RegionLock poll_lock_;  // held from StartPoll to EndPoll
   Completion current_;
-  size_t leaked_ = 0;      // a library fault has not released these
-  bool repeated_ = false;  // a library fault has delivered the head once
+  size_t leaked_ = 0;  // a library fault has not released these
+  // For poll-status-of-other-qp: the send completion that was polled last.
+  bool polled_ = false;
+  QpNum polled_qp_;
+  ibv_wc_status polled_status_ = IBV_WC_SUCCESS;
 };
 
 }  // namespace qpexam::model

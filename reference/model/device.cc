@@ -474,7 +474,8 @@ Result<Qp> Device::CreateQp(const QpInit& init) {
   if (made.send_ops.has_value() && Faulty(Fault::kUnsupportedOpsDropped)) {
     *made.send_ops &= ReferenceSendOps(made.type);
   }
-  if (made.send_ops.has_value() && (*made.send_ops & (*made.send_ops - 1)) != 0 &&
+  if (made.send_ops.has_value() && made.type == QpType::kXrcSend &&
+      *made.send_ops == ReferenceSendOps(made.type) &&
       Faulty(Fault::kOneOperationOfSeveralMissing)) {
     *made.send_ops &= *made.send_ops - 1;
   }

@@ -288,8 +288,8 @@ void Qp::Query(ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   *attr = ibv_qp_attr{};
   attr->qp_state = state_;
   attr->cur_qp_state = state_;
-  if (state_ == IBV_QPS_ERR && Faulty(Fault::kQueryHidesError)) {
-    attr->qp_state = attr->cur_qp_state = IBV_QPS_RTS;
+  if (state_ == IBV_QPS_RTR && Faulty(Fault::kQueryReportsRtrAsInit)) {
+    attr->qp_state = attr->cur_qp_state = IBV_QPS_INIT;
   }
   attr->path_mtu = attr_.mtu;
   attr->path_mig_state = attr_.migration;

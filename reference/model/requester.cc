@@ -216,7 +216,9 @@ Requester::Step Requester::ExecuteIn(Exchange* x, Qp& qp, SendRequest& request) 
   Step step = Step::kDone;
   if (f.state == IBV_QPS_ERR || f.state == IBV_QPS_SQE) {
     Outcome flush = FlushOutcome(f.state);
-    if (Faulty(Fault::kFlushHasOtherStatus)) flush.status = IBV_WC_GENERAL_ERR;
+    if ((request.flags & IBV_SEND_SIGNALED) == 0 && Faulty(Fault::kFlushHasOtherStatus)) {
+      flush.status = IBV_WC_GENERAL_ERR;
+    }
     if (!Signaled(qp, request) && Faulty(Fault::kUnsignaledNotFlushed)) {
       qp.send_queue_->set_done(qp.send_queue_->done() + 1);
     } else {
@@ -720,7 +722,7 @@ void Requester::ExamineWindow(Exchange* x) {
 void Requester::BindWindow(Exchange* x) {
   const SendRequest& r = *x->request;
   Mw* mw = x->window;
-  if (mw == nullptr || Faulty(Fault::kBindWithoutEffect)) return;
+  if (mw == nullptr) return;
   if (mw->mr != nullptr) --mw->mr->bound_windows;  // a type 1 window moves
   const uint32_t index = mw->rkey.value & ~0xffu;
   mw->rkey = Rkey(index | (r.bind_rkey.value & 0xff));  // WR-MW-002
@@ -743,6 +745,12 @@ void Requester::BindWindow(Exchange* x) {
   if (Faulty(Fault::kBindGivesAllRights)) {
     mw->access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   }
+}
+
+bool Requester::SendFollows(const Exchange* x) const {
+  SendQueue& sq = x->requester->send_queue();
+  const uint64_t next = sq.done() + 1;
+  return next < sq.posted() && sq.At(next).op == Operation::kSend;
 }
 
 void Requester::BindLate(Qp& qp) {
@@ -774,7 +782,7 @@ Requester::Step Requester::ExecuteLocal(Exchange* x) {
   if (outcome.status == IBV_WC_SUCCESS && outcome.effect == Effect::kWhole) {
     if (!bind) {
       InvalidateWindow(x);
-    } else if (Faulty(Fault::kBindTakesEffectLate)) {
+    } else if (SendFollows(x) && Faulty(Fault::kBindTakesEffectLate)) {
       late_qp_ = x->requester;
       late_life_ = x->requester->life();
       late_bind_ = *x->request;
@@ -831,9 +839,6 @@ void Requester::Finish(Exchange* x, const Outcome& outcome, uint64_t byte_len) {
       if (r.op == Operation::kLocalInv && Faulty(Fault::kLocalInvReportsBind)) {
         c.opcode = IBV_WC_BIND_MW;
       }
-      if (r.op == Operation::kRdmaWriteWithImm && Faulty(Fault::kWriteImmReportsSend)) {
-        c.opcode = IBV_WC_SEND;
-      }
       if (r.op == Operation::kAtomicFetchAndAdd && Faulty(Fault::kFetchAddReportsCompSwap)) {
         c.opcode = IBV_WC_COMP_SWAP;
       }
@@ -849,11 +854,15 @@ void Requester::Finish(Exchange* x, const Outcome& outcome, uint64_t byte_len) {
     if (qp.attempt_.started) qp.attempt_ = Qp::Attempt{};
     if (qp.init_.send_cq != nullptr) {
       if (__builtin_expect(FaultSwitch::on(), 0)) {
-        if (c.status == IBV_WC_SUCCESS && sq.posted() > position + 1 &&
-            Faulty(Fault::kCompletionLost)) {
+        if (c.status == IBV_WC_SUCCESS && r.op == Operation::kRdmaRead &&
+            sq.posted() > position + 2 && sq.At(position + 1).op == Operation::kRdmaWrite &&
+            sq.At(position + 2).op == Operation::kRdmaRead && Faulty(Fault::kCompletionLost)) {
           goto state;
         }
-        if (Faulty(Fault::kCompletionTwice)) qp.init_.send_cq->Push(c);
+        if (qp.init_.signaling == Signaling::kAll && (r.flags & IBV_SEND_SIGNALED) != 0 &&
+            Faulty(Fault::kCompletionTwice)) {
+          qp.init_.send_cq->Push(c);
+        }
       }
       qp.init_.send_cq->Push(c);
     }
@@ -867,7 +876,9 @@ state:
     case NextState::kKeep:
       break;
     case NextState::kErr:
-      if (!Faulty(Fault::kRequesterStaysAfterError)) qp.MoveTo(IBV_QPS_ERR);
+      if (outcome.status != IBV_WC_RNR_RETRY_EXC_ERR || !Faulty(Fault::kRequesterStaysAfterError)) {
+        qp.MoveTo(IBV_QPS_ERR);
+      }
       if (Faulty(Fault::kErrorKillsCqNeighbours)) {
         const auto others = qp.device_->qps_;
         for (Qp* other : others) {

@@ -46,6 +46,7 @@ class Requester {
   void ExamineWindow(Exchange* x);
   void BindWindow(Exchange* x);
   void BindLate(Qp& qp);
+  bool SendFollows(const Exchange* x) const;
   void InvalidateWindow(Exchange* x);
   const Outcome& Choose(const OutcomeSet& set);
   // Another try is due later; or false: the retries are used up.

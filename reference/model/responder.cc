@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "reference/model/fabric.h"
 #include "reference/model/faults.h"
@@ -33,6 +35,19 @@ unsigned RightsFor(const SendRequest& r) {
              ((r.flush_type & kTypePersistent) != 0 ? kFlushPersistent : 0);
     default:
       return 0;
+  }
+}
+
+// For library faults: changes the byte behind the range that a request names.
+void TouchBehind(Fabric& fabric, const Exchange& x, uint64_t length) {
+  uint8_t* beyond = nullptr;
+  RemoteUse use;
+  use.rkey = x.request->rkey;
+  use.addr = RemoteAddr(x.request->remote_addr.value + length);
+  use.length = 1;
+  if (ResolveRemote(fabric, *x.responder, nullptr, use, &beyond) == RemoteFault::kNone &&
+      beyond != nullptr) {
+    *beyond ^= 0xff;
   }
 }
 
@@ -89,17 +104,6 @@ void Responder::ExamineReceive(Exchange* x) {
   if (qp.type() == QpType::kXrcRecv) {
     // The SRQ that the request names, in the target's domain (WR-XRC-001, -004).
     SrqNum number = x->request->remote_srqn;
-    if (Faulty(Fault::kSrqnByteOrder)) {
-      number = SrqNum(__builtin_bswap32(number.value) >> 8);
-    }
-    if (x->request->op == Operation::kRdmaWriteWithImm ? Faulty(Fault::kXrcWriteImmIgnoresSrqn)
-                                                       : Faulty(Fault::kXrcIgnoresSrqn)) {
-      for (Device* device : fabric_->DeviceList()) {
-        for (Srq* any : device->srqs_) {
-          if (any->type() == IBV_SRQT_XRC && any->number() < number) number = any->number();
-        }
-      }
-    }
     Srq* srq = fabric_->srqs_.Find(number.value);
     const bool foreign = srq != nullptr && srq->type() == IBV_SRQT_XRC &&
                          srq->xrcd()->domain != qp.init().xrcd->domain &&
@@ -299,7 +303,10 @@ void Responder::Perform(Exchange* x) {
       if (x->grh_length != 0) {
         // Behind the 40 bytes of the GRH area (WR-UD-004).
         Segments both{{x->grh.bytes, x->grh_length}};
-        if (Faulty(Fault::kUdPayloadWithoutGrhArea)) both.clear();
+        if (x->scatter.size() > 1 && x->scatter[0].size == x->grh_length &&
+            Faulty(Fault::kUdPayloadWithoutGrhArea)) {
+          both.clear();
+        }
         if (x->scatter.size() > 1 && x->scatter[0].size < x->grh_length &&
             Faulty(Fault::kGrhDoesNotSpanBuffers)) {
           both[0].size = x->scatter[0].size;
@@ -310,7 +317,7 @@ void Responder::Perform(Exchange* x) {
         CopySegments(All(x->local), All(x->scatter));
       }
       if (__builtin_expect(FaultSwitch::on(), 0) && !x->scatter.empty() && length > 1) {
-        if (Faulty(Fault::kSendFirstByteWrong)) x->scatter[0].data[0] ^= 0xff;
+        if (length > 65536 && Faulty(Fault::kSendFirstByteWrong)) x->scatter[0].data[0] ^= 0xff;
         if (Faulty(Fault::kSendScatterFirstOnly) && x->scatter.size() > 1) {
           std::memset(x->scatter[1].data, 0, x->scatter[1].size);
         }
@@ -326,27 +333,26 @@ void Responder::Perform(Exchange* x) {
     case Operation::kRdmaWriteWithImm:
       if (x->remote == nullptr || length == 0) break;
       if (__builtin_expect(FaultSwitch::on(), 0)) {
-        if (r.op == Operation::kRdmaWriteWithImm && Faulty(Fault::kWriteImmWithoutData)) break;
+        if (r.op == Operation::kRdmaWriteWithImm && length > 4096 &&
+            Faulty(Fault::kWriteImmWithoutData)) {
+          break;
+        }
         if (length > 4096 && Faulty(Fault::kWriteFirstPacketOnly)) {
           CopySegments(All(x->local), Only({x->remote, 4096}));
           break;
         }
-        if (length > 1 && Faulty(Fault::kWriteLastByteLost)) {
+        if (length > 4096 && r.remote_addr.value % 8 != 0 && Faulty(Fault::kWriteLastByteLost)) {
           CopySegments(All(x->local), Only({x->remote, length - 1}));
           break;
         }
-        if (Faulty(Fault::kWriteOneByteBeyond)) {
-          uint8_t* beyond = nullptr;
-          RemoteUse use;
-          use.rkey = r.rkey;
-          use.addr = RemoteAddr(r.remote_addr.value + length);
-          use.length = 1;
-          if (ResolveRemote(*fabric_, *x->responder, nullptr, use, &beyond) == RemoteFault::kNone &&
-              beyond != nullptr) {
-            *beyond ^= 0xff;
-          }
+        if (length > 4096 && (r.remote_addr.value + length) % 8 != 0 &&
+            Faulty(Fault::kWriteOneByteBeyond)) {
+          TouchBehind(*fabric_, *x, length);
         }
-        if (r.data == DataKind::kInline && Faulty(Fault::kInlineWriteLost)) break;
+        if (r.op == Operation::kRdmaWrite && r.data == DataKind::kInline && length == 1 &&
+            Faulty(Fault::kInlineWriteLost)) {
+          break;
+        }
         const SendQueue& sq = *x->requester->send_queue_;
         const uint64_t next = sq.done() + 1;
         if (next < sq.posted()) {
@@ -364,11 +370,11 @@ void Responder::Perform(Exchange* x) {
           CopySegments(Only({x->remote, length}), Only(x->local[0]));
           break;
         }
-        if (length > 1 && Faulty(Fault::kReadLastByteLost)) {
+        if (length > 1 && x->local.size() > 4 && Faulty(Fault::kReadLastByteLost)) {
           CopySegments(Only({x->remote, length - 1}), All(x->local));
           break;
         }
-        if (Faulty(Fault::kReadLost)) break;
+        if (length >= 2048 && x->local.size() == 1 && Faulty(Fault::kReadLost)) break;
         const Qp& asker = *x->requester;
         const unsigned granted = x->responder->attr_.max_dest_rd_atomic;
         if (asker.attr_.max_rd_atomic > granted &&
@@ -393,11 +399,13 @@ void Responder::Perform(Exchange* x) {
       const bool add = r.op == Operation::kAtomicFetchAndAdd;
       if (add) {
         uint64_t sum = old + r.compare_or_add;  // modulo 2^64 (WR-DATA-011)
-        if (Faulty(Fault::kFetchAdd32Bit)) {
+        const bool beyond = sum < old;
+        if (beyond && Faulty(Fault::kFetchAdd32Bit)) {
           sum = (old & ~uint64_t{0xffffffff}) | (sum & 0xffffffff);
         }
         Store8(x->remote, sum);
-        if (Faulty(Fault::kFetchAddReturnsNew)) old = sum;
+        if (beyond && Faulty(Fault::kFetchAddReturnsNew)) old = sum;
+        if (r.compare_or_add == 1 && Faulty(Fault::kAtomicBigEndian)) old = __builtin_bswap64(old);
       } else {
         const bool equal =
             Faulty(Fault::kCompare32Bit)
@@ -406,7 +414,6 @@ void Responder::Perform(Exchange* x) {
         if (equal || Faulty(Fault::kCompareAlwaysSwaps)) Store8(x->remote, r.swap);
         if (!equal && Faulty(Fault::kCompareReturnsOnlyOnMatch)) break;
       }
-      if (Faulty(Fault::kAtomicBigEndian)) old = __builtin_bswap64(old);
       x->atomic_result = old;
       // Native order at both ends (WR-DATA-012); the leading bytes where the buffer is shorter.
       CopySegments(Only({reinterpret_cast<uint8_t*>(&old), sizeof old}), All(x->local));
@@ -422,9 +429,9 @@ void Responder::Perform(Exchange* x) {
       uint64_t value;
       std::memcpy(&value, r.atomic_write, sizeof value);  // memory bytes (WR-DATA-023)
       if (Faulty(Fault::kAtomicWriteSwapped)) value = __builtin_bswap64(value);
-      if (Faulty(Fault::kAtomicWriteFourBytes)) {
+      if (Faulty(Fault::kAtomicWriteTears)) {
         std::memcpy(x->remote, &value, 4);
-        break;
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
       }
       Store8(x->remote, value);
       break;
@@ -432,7 +439,9 @@ void Responder::Perform(Exchange* x) {
     case Operation::kFlush:
       // All memory of the model is visible and as durable as it gets: nothing moves
       // (WR-DATA-016).
-      if (x->remote != nullptr && length != 0 && Faulty(Fault::kFlushZeroesByte)) *x->remote = 0;
+      if (x->remote != nullptr && length != 0 && Faulty(Fault::kFlushZeroesByte)) {
+        TouchBehind(*fabric_, *x, length);
+      }
       break;
     case Operation::kLocalInv:
     case Operation::kBindMw:
@@ -467,15 +476,19 @@ void Responder::CompleteReceive(Exchange* x, const Outcome& outcome) {
   if (r.ah != nullptr && NeedsAddress(qp.type())) c.sl = r.ah->attr.sl;
   if (__builtin_expect(FaultSwitch::on(), 0)) {
     if (r.op == Operation::kSendWithImm) {
-      if (Faulty(Fault::kSendImmIsRdmaWithImm)) c.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+      if (qp.type() == QpType::kRc && r.data == DataKind::kSge &&
+          Faulty(Fault::kSendImmIsRdmaWithImm)) {
+        c.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+      }
       if (r.imm == 0 && Faulty(Fault::kImmOfZeroNotFlagged)) {
         c.wc_flags &= ~static_cast<unsigned>(IBV_WC_WITH_IMM);
       }
-      if (Faulty(Fault::kSendImmFlagLost)) c.wc_flags &= ~static_cast<unsigned>(IBV_WC_WITH_IMM);
     }
     if (r.op == Operation::kRdmaWriteWithImm) {
-      if (Faulty(Fault::kWriteImmIsRecv)) c.opcode = IBV_WC_RECV;
-      if (Faulty(Fault::kWriteImmByteLenZero)) c.byte_len = 0;
+      if (qp.type() == QpType::kRc && r.data == DataKind::kSge && Faulty(Fault::kWriteImmIsRecv)) {
+        c.opcode = IBV_WC_RECV;
+      }
+      if (c.byte_len > 4096 && Faulty(Fault::kWriteImmByteLenOfLastPacket)) c.byte_len %= 4096;
       if (Faulty(Fault::kWriteImmTouchesBuffer) && x->queue->front().num_sge != 0) {
         Segments hit;
         if (ResolveLocal(*fabric_, x->receive_pd, x->queue->front().sge[0], LocalUse::kWrite,
@@ -493,7 +506,10 @@ void Responder::CompleteReceive(Exchange* x, const Outcome& outcome) {
       }
     }
     if (x->grh_length != 0) {
-      if (Faulty(Fault::kUdByteLenWithoutGrh)) c.byte_len -= 40;
+      if (x->scatter.size() > 1 && x->scatter[0].size == x->grh_length &&
+          Faulty(Fault::kUdByteLenWithoutGrh)) {
+        c.byte_len -= 40;
+      }
       if (Faulty(Fault::kGrhFlagMissing)) c.wc_flags &= ~static_cast<unsigned>(IBV_WC_GRH);
       if (Faulty(Fault::kUdSrcQpIsOwn)) c.src_qp = qp.number().value;
     }
@@ -501,8 +517,12 @@ void Responder::CompleteReceive(Exchange* x, const Outcome& outcome) {
       if (Faulty(Fault::kXrcReportsSenderQp)) c.qp_num = x->requester->number();
     }
     if (Faulty(Fault::kAllReceivesSolicited)) c.solicited = true;
-    if (Faulty(Fault::kReceiveConsumedTwice) && x->queue->size() > 1) x->queue->Pop();
-    if (Faulty(Fault::kReceiveNotConsumed) && x->queue->size() > 1) {
+    if (r.op == Operation::kRdmaWriteWithImm && x->queue->size() > 1 &&
+        x->queue->front().num_sge != 0 && Faulty(Fault::kReceiveConsumedTwice)) {
+      x->queue->Pop();
+    }
+    if (r.op == Operation::kSendWithImm && x->queue->size() > 15 &&
+        Faulty(Fault::kReceiveNotConsumed)) {
       if (x->receive_cq != nullptr) x->receive_cq->Push(c);
       return;
     }

@@ -1,6 +1,7 @@
 #include "reference/model/send_queue.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "reference/model/fabric.h"
@@ -75,7 +76,10 @@ SendQueue::SendQueue(Qp* qp, const Shape& shape)
   AllocateSlots(PowerOfTwo(std::max<uint64_t>(shape.max_wr, 1)));
 }
 
-SendQueue::~SendQueue() = default;
+SendQueue::~SendQueue() {
+  const SendQueue* me = this;
+  failed_last.compare_exchange_strong(me, nullptr);
+}
 
 void SendQueue::AllocateSlots(uint64_t count) {
   const size_t sges = std::max<size_t>(shape_.max_sge, 1) * sizeof(Sge);
@@ -134,6 +138,10 @@ void SendQueue::Fail(int err) {
 }
 
 bool SendQueue::StartSlow() {
+  if (__builtin_expect(lock_leaked_.load(std::memory_order_relaxed), 0)) {
+    lock_leaked_.store(false, std::memory_order_relaxed);
+    return true;
+  }
   if (InRegion()) {
     Lint("WR-CRIT-008", "start inside a region of the same thread");
     Fail(EINVAL);
@@ -195,31 +203,31 @@ int SendQueue::Complete() {
     }
   }
   int err = error_;
-  if (err == 0 && staged_ != 0) {
+  if (__builtin_expect(sticky_error_ != 0, 0) && err == 0 && staged_ == 1 &&
+      At(posted()).op == Operation::kSend && Faulty(Fault::kErrorSurvivesRegion)) {
+    err = std::exchange(sticky_error_, 0);
+  } else if (err == 0 && staged_ != 0) {
     const bool split = trap_ && staged_ > 1 && shape_.locking == RegionLocking::kLocked &&
                        Faulty(Fault::kPostSendSplitsRegion);
     err = __builtin_expect(split, 0) ? PublishSplit() : Publish();
   } else if (__builtin_expect(FaultSwitch::on(), 0) && err != 0 && staged_ != 0) {
-    if (Faulty(Fault::kFailedRegionIsPosted)) {
-      Publish();
-    } else if (Faulty(Fault::kFailedRegionPostsFirst)) {
+    if (staged_ > 3 && err != ENOMEM && Faulty(Fault::kFailedRegionPostsFirst)) {
       staged_ = 1;
       Publish();
-    } else if (Faulty(Fault::kFailedCompleteReturnsZero)) {
-      err = 0;
+    } else if (err == ENOMEM && Faulty(Fault::kFailedCompleteIsNegative)) {
+      err = -err;
     } else if (Faulty(Fault::kFailedRegionLeaksCapacity)) {
       shape_.max_wr -= shape_.max_wr > 1 ? 1 : 0;
     } else if (Faulty(Fault::kFailedCompleteKeepsLock)) {
-      error_ = 0;
-      staged_ = 0;
+      LeakLock();
       return err;
     }
   }
-  const bool leave_error = err != 0 && Faulty(Fault::kErrorSurvivesRegion);
+  const bool leave_error = err == ENOMEM && Faulty(Fault::kErrorSurvivesRegion);
   if (trap_ && Faulty(Fault::kResultReadAfterUnlock)) return EndRegionThenRead(err);
   EndRegion();
   if (__builtin_expect(leave_error, 0)) sticky_error_ = err;
-  if (__builtin_expect(sticky_error_ != 0 && !leave_error, 0)) {
+  if (__builtin_expect(sticky_error_ != 0, 0) && !Faulty(Fault::kErrorSurvivesRegion)) {
     err = sticky_error_;
     sticky_error_ = 0;
   }
@@ -247,11 +255,7 @@ void SendQueue::Abort() {
         Faulty(Fault::kSetterCountSurvivesAbort)) {
       half_set_ = true;
     }
-    if (Faulty(Fault::kAbortKeepsLock)) {
-      staged_ = 0;
-      error_ = 0;
-      return;
-    }
+    if (staged_ == 0 && error_ == 0 && Faulty(Fault::kAbortKeepsLock)) return LeakLock();
   }
   EndRegion();
 }
@@ -283,10 +287,12 @@ int SendQueue::Publish() {
     return EINVAL;
   }
   if (__builtin_expect(FaultSwitch::on(), 0) && staged > 1) {
-    if (Faulty(Fault::kCompleteDropsLast)) --staged;
-    if (Faulty(Fault::kCompleteSwapsLastTwo)) {
-      const uint64_t end = posted() + staged;
-      std::swap(At(end - 1), At(end - 2));
+    if (LoseLast()) --staged;
+    SendRequest& first = At(posted());
+    SendRequest& second = At(posted() + 1);
+    if (staged == 2 && shape_.type == QpType::kUc && first.op == Operation::kRdmaWrite &&
+        second.op == Operation::kRdmaWriteWithImm && Faulty(Fault::kCompleteSwapsLastTwo)) {
+      std::swap(first, second);
     }
   }
   const uint64_t from = posted();
@@ -311,11 +317,12 @@ void SendQueue::MisbuildStaged() {
   for (uint64_t at = from; at != from + staged_; ++at) {
     SendRequest& r = At(at);
     const bool wrapped = at > mask_;
-    if (wrapped && (at & mask_) == mask_ && Faulty(Fault::kWrapEmptiesLastSlot)) {
-      r.num_sge = 0;
+    if (wrapped && (at & mask_) == mask_ && shape_.type == QpType::kUc &&
+        r.data == DataKind::kInline && Faulty(Fault::kWrapEmptiesLastSlot)) {
       r.inline_length = 0;
     }
-    if (wrapped && (at & mask_) == 0 && Faulty(Fault::kWrapKeepsWrId)) {
+    if (wrapped && (at & mask_) == 0 && mask_ < 4 && r.op == Operation::kRdmaRead &&
+        At(at - 1).op == Operation::kRdmaRead && Faulty(Fault::kWrapKeepsWrId)) {
       r.wr_id = At(at - 1).wr_id;
     }
     if (r.op == Operation::kSendWithInv && Faulty(Fault::kSendInvBecomesSend)) {
@@ -333,11 +340,11 @@ void SendQueue::MisbuildStaged() {
                     std::min<uint64_t>(r.inline_length, shared.bytes.size()));
       }
     }
-    if ((r.op == Operation::kBindMw || r.op == Operation::kLocalInv) &&
+    if (r.op == Operation::kLocalInv && at + 1 < from + staged_ &&
         Faulty(Fault::kBindNeedsSetter)) {
       Fail(EINVAL);
     }
-    if ((r.op == Operation::kFlush || r.op == Operation::kAtomicWrite) &&
+    if (r.op == Operation::kFlush && r.data == DataKind::kUnset && staged_ == 1 &&
         Faulty(Fault::kFlushNeedsSetter)) {
       Fail(EINVAL);
     }
@@ -407,7 +414,9 @@ SendRequest* SendQueue::BeginSlow(Operation op, WrId id, uint32_t flags) {
     return nullptr;
   }
   if (error_ != 0) {
-    if (!Faulty(Fault::kErrorForgottenByNextBuilder)) return nullptr;  // WR-SET-012
+    if (op != Operation::kAtomicWrite || !Faulty(Fault::kErrorForgottenByNextBuilder)) {
+      return nullptr;  // WR-SET-012
+    }
     error_ = 0;
   }
   if ((need_ & ~kExactlyEight) != 0) {
@@ -451,7 +460,10 @@ SendRequest* SendQueue::BeginSlow(Operation op, WrId id, uint32_t flags) {
       flags = (flags & ~IBV_SEND_SIGNALED) | (current_->flags & IBV_SEND_SIGNALED);
     }
     if (Faulty(Fault::kWrIdTruncated)) id = WrId(id.value & 0xffffffff);
-    if (Faulty(Fault::kWrIdOfRegionsFirst) && staged_ != 0) id = At(posted()).wr_id;
+    if (op == Operation::kRdmaWriteWithImm && staged_ != 0 &&
+        Faulty(Fault::kEffectBeforeComplete)) {
+      LeakEffect(At(position - 1));
+    }
   }
   return Stage(position, op, id, flags, need);
 }
@@ -467,7 +479,7 @@ void SendQueue::BindMw(WrId id, uint32_t flags, const Bind& bind) {
   r->bind_addr = bind.addr;
   r->bind_length = bind.length;
   r->bind_access = bind.access;
-  if (Faulty(Fault::kTypeTwoBindRefused)) {
+  if (bind.length <= 256 && Faulty(Fault::kTypeTwoBindRefused)) {
     Fail(EINVAL);
     return;
   }
@@ -602,11 +614,16 @@ void SendQueue::SetSgeList(size_t num_sge, const ibv_sge* list) {
 
 void SendQueue::SetSgeListSlow(size_t num_sge, const ibv_sge* list) {
   if (SetterMisused(kTakesSge)) return;
-  if (num_sge == 1 && list[0].length == 0 && Faulty(Fault::kZeroLengthRefused)) {
+  if (num_sge == 1 && list[0].length == 0 && !in_list_setter_ &&
+      current_->op == Operation::kRdmaWriteWithImm && shape_.type == QpType::kXrcSend &&
+      Faulty(Fault::kZeroLengthRefused)) {
     Fail(EINVAL);
     return;
   }
-  if (num_sge == 1 && in_list_setter_ && Faulty(Fault::kListOfOneIsEmpty)) num_sge = 0;
+  if (num_sge == 1 && in_list_setter_ && current_->op == Operation::kRdmaWriteWithImm &&
+      Faulty(Fault::kListOfOneIsEmpty)) {
+    num_sge = 0;
+  }
   if (num_sge == 1 && shape_.max_sge == 0 && list[0].length == 0) num_sge = 0;  // WR-SGE-004
   if (num_sge > shape_.max_sge) {
     if (Faulty(Fault::kSgeListClipped)) {
@@ -621,7 +638,13 @@ void SendQueue::SetSgeListSlow(size_t num_sge, const ibv_sge* list) {
     return;
   }
   SendRequest* r = current_;
-  if (Faulty(Fault::kSetterHitsFirstOfRegion)) r = &At(posted());
+  if (staged_ > 1 && num_sge == 1) {
+    const SendRequest& before = At(posted() + staged_ - 2);
+    if (before.num_sge == 1 && list[0].length > before.sge[0].length &&
+        Faulty(Fault::kLongerSgeHitsFirst)) {
+      r = &At(posted());
+    }
+  }
   r->data = DataKind::kSge;
   current_->data = DataKind::kSge;
   r->num_sge = static_cast<uint32_t>(num_sge);
@@ -638,7 +661,7 @@ void SendQueue::SetSgeListSlow(size_t num_sge, const ibv_sge* list) {
     const ibv_sge& from = list[reversed ? num_sge - 1 - i : i];
     r->sge[i] = Sge{from.addr, from.length, Lkey(one_key ? list[0].lkey : from.lkey)};
   }
-  if (num_sge > 2 && Faulty(Fault::kSgeListLosesThird)) r->num_sge = 2;
+  if (num_sge > 12 && Faulty(Fault::kSgeListLosesThirteenth)) r->num_sge = 12;
   if (num_sge > 1 && Faulty(Fault::kZeroLengthSgeEndsList)) {
     for (size_t i = 0; i < num_sge; ++i) {
       if (r->sge[i].length == 0) {
@@ -652,18 +675,12 @@ void SendQueue::SetSgeListSlow(size_t num_sge, const ibv_sge* list) {
     if (error_ != 0) return;
   }
   need_ &= ~kData;
-  if (Faulty(Fault::kEffectBeforeComplete)) LeakEffect(*r);
 }
 
-void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
+void SendQueue::SetInlineBuffers(size_t num_buf, const ibv_data_buf* list, InlineSetter setter) {
   if (SetterMisused(kTakesInline)) return;
   // Each length is compared before it is added, so that no sum wraps (WR-INL-006).
   SendRequest* r = current_;
-  if (Faulty(Fault::kSetterHitsFirstOfRegion)) r = &At(posted());
-  if ((r->flags & IBV_SEND_INLINE) == 0 && Faulty(Fault::kInlineNeedsFlag)) {
-    Fail(EINVAL);
-    return;
-  }
   // Refused before the list is read (WR-LIM-005).
   if (num_buf > UINT32_MAX) {
     Fail(EINVAL);
@@ -681,7 +698,11 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
         return;
       }
     }
-    if (length != 0 && Faulty(Fault::kInlineNeedsRegion) && !qp_->device().Covers(list[i].addr)) {
+    if (length != 0 &&
+        (Faulty(Fault::kInlineNeedsRegion) ||
+         (setter == InlineSetter::kList && (r->flags & IBV_SEND_INLINE) == 0 &&
+          Faulty(Fault::kInlineNeedsFlag))) &&
+        !qp_->device().Covers(list[i].addr)) {
       Fail(EINVAL);
       return;
     }
@@ -701,7 +722,11 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
   r->data = DataKind::kInline;
   r->inline_length = total;
   if (__builtin_expect(FaultSwitch::on(), 0)) {
-    if (total > 1 && Faulty(Fault::kInlineLastByteLost)) r->inline_data[total - 1] = 0;
+    if (total > 1 && setter == InlineSetter::kList && num_buf == 1 &&
+        r->op == Operation::kSendWithImm && shape_.type == QpType::kUd &&
+        Faulty(Fault::kInlineLastByteLost)) {
+      r->inline_data[total - 1] = 0;
+    }
     if (r->op == Operation::kRdmaWriteWithImm && shape_.type == QpType::kXrcSend &&
         (need_ & kXrcSrqn) == 0 && Faulty(Fault::kSrqnBeforeInlineLost)) {
       current_->remote_srqn = SrqNum(0);
@@ -710,7 +735,6 @@ void SendQueue::SetInlineList(size_t num_buf, const ibv_data_buf* list) {
     shared_inline[staged_ - 1] = {this, {r->inline_data, r->inline_data + total}};
   }
   need_ &= ~kData;
-  if (total != 0 && Faulty(Fault::kEffectBeforeComplete)) LeakEffect(*r);
 }
 
 void SendQueue::SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey) {
@@ -747,18 +771,21 @@ void SendQueue::SetXrcSrqn(SrqNum srqn) {
     return;
   }
   need_ &= ~kXrcSrqn;
-  if (Faulty(Fault::kSrqnOfRegionsFirst) && staged_ > 1) srqn = At(posted()).remote_srqn;
+  if (staged_ > 1 &&
+      (Faulty(Fault::kSrqnOfRegionsFirst) || (current_->op == Operation::kRdmaWriteWithImm &&
+                                              Faulty(Fault::kXrcWriteImmTakesFirstSrq)))) {
+    srqn = At(posted()).remote_srqn;
+  }
   if (current_->data != DataKind::kUnset && Faulty(Fault::kQpSetterAfterDataLost)) {
     srqn = SrqNum(0);
   }
   current_->remote_srqn = srqn;
 }
 
-void SendQueue::ReadFlagsAgain(uint32_t flags) {
-  if (staged_ != 0 && current_ != nullptr && current_->flags != flags &&
-      Faulty(Fault::kFlagsReadAtComplete)) {
-    current_->flags = flags;
-  }
+void SendQueue::ReadMembersAgain(WrId id, uint32_t flags) {
+  if (staged_ == 0 || current_ == nullptr) return;
+  if (current_->flags != flags && Faulty(Fault::kFlagsReadAtComplete)) current_->flags = flags;
+  if (current_->wr_id != id && Faulty(Fault::kWrIdReadAtComplete)) current_->wr_id = id;
 }
 
 // --- ibv_post_send -------------------------------------------------------------------------------
@@ -884,6 +911,9 @@ Status SendQueue::PostOne(const SendRequest& request, Span<const ibv_sge> list) 
   slot.tso_header = tso_header;
   if (__builtin_expect(FaultSwitch::on(), 0)) {
     if (Faulty(Fault::kPostSendImmSwapped)) slot.imm = __builtin_bswap32(slot.imm);
+    if (Faulty(Fault::kSrqnByteOrder)) {
+      slot.remote_srqn = SrqNum(__builtin_bswap32(slot.remote_srqn.value) >> 8);
+    }
     if (Faulty(Fault::kPostSendKeepsRegionsWrId) && last_region_id_.value != 0) {
       slot.wr_id = last_region_id_;
     }
@@ -983,7 +1013,6 @@ void SendQueue::set_done(uint64_t position) {
 void SendQueue::Free(uint64_t position) {
   if (__builtin_expect(FaultSwitch::on(), 0)) {
     if (Faulty(Fault::kPollFreesOneSlot)) position = freed_.load() + 1;
-    if (Faulty(Fault::kPollFreesNothing)) return;
     if (shape_.max_wr == 1 && Faulty(Fault::kDepthOneStaysFull)) return;
     if (poster_.load() != ThisThread() && Faulty(Fault::kPolledSlotSeenLate)) {
       unseen_freed_.store(std::max(position, unseen_freed_.load()));

@@ -140,14 +140,16 @@ class SendQueue {
   void SetSgeList(size_t num_sge, const ibv_sge* list);
   void SetInline(const void* addr, size_t length) {
     const ibv_data_buf one{const_cast<void*>(addr), length};
-    SetInlineList(1, &one);
+    SetInlineBuffers(1, &one, InlineSetter::kOne);
   }
-  void SetInlineList(size_t num_buf, const ibv_data_buf* list);
+  void SetInlineList(size_t num_buf, const ibv_data_buf* list) {
+    SetInlineBuffers(num_buf, list, InlineSetter::kList);
+  }
   void SetUdAddr(Ah* ah, QpNum remote_qpn, Qkey remote_qkey);
   void SetXrcSrqn(SrqNum srqn);
 
-  // For the library fault flags-read-at-complete: what wr_flags reads when complete is called.
-  void ReadFlagsAgain(uint32_t flags);
+  // For library faults: what wr_id and wr_flags read when complete is called.
+  void ReadMembersAgain(WrId id, uint32_t flags);
 
   // --- The same requests by another way ----------------------------------------------------------
   // ibv_post_send: a list is posted between BeginPost and EndPost; each PostOne posts one request
@@ -169,10 +171,12 @@ class SendQueue {
   void Free(uint64_t position);
   void Reset();  // RESET: forgets everything
   bool RegionOpen() const {
-    return lock_.Held() || in_region_.load(std::memory_order_relaxed) != nullptr;
+    return (lock_.Held() && !lock_leaked_.load(std::memory_order_relaxed)) ||
+           in_region_.load(std::memory_order_relaxed) != nullptr;
   }
   bool RegionOpenByMe() const {
-    return lock_.HeldByMe() || in_region_.load(std::memory_order_relaxed) == ThisThread();
+    return (lock_.HeldByMe() && !lock_leaked_.load(std::memory_order_relaxed)) ||
+           in_region_.load(std::memory_order_relaxed) == ThisThread();
   }
 
  private:
@@ -224,6 +228,8 @@ class SendQueue {
   bool StartSlow();
   SendRequest* BeginSlow(Operation op, WrId id, uint32_t flags);
   void SetSgeListSlow(size_t num_sge, const ibv_sge* list);
+  enum class InlineSetter : uint8_t { kOne, kList };
+  void SetInlineBuffers(size_t num_buf, const ibv_data_buf* list, InlineSetter setter);
   void CheckEight();
   bool SetterMisused(Need takes);
   void CheckLastIsWhole(const char* clause);
@@ -234,6 +240,8 @@ class SendQueue {
   void MisbuildStaged();  // library faults of complete
   // Those that take more than a line, in send_queue_faults.cc.
   void MisbuildRegion();
+  bool LoseLast() const;
+  void LeakLock();
   int PublishSplit();
   void StandBehindSplitRegion();
   void LookForSplitRegion();
@@ -271,6 +279,7 @@ class SendQueue {
   // What a library fault lets survive the region.
   int sticky_error_ = 0;
   bool drop_next_post_ = false;
+  std::atomic<bool> lock_leaked_{false};  // closed, and locked for all threads but this one
   bool in_list_setter_ = false;
   bool half_set_ = false;
   WrId last_region_id_;

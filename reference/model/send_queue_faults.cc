@@ -76,6 +76,29 @@ void SendQueue::MisbuildRegion() {
   CopyLateInline();
 }
 
+// complete-drops-last
+bool SendQueue::LoseLast() const {
+  if (staged_ < 4) return false;
+  for (uint64_t at = posted(); at != posted() + staged_; ++at) {
+    if (slots_[at & mask_].op != Operation::kRdmaRead) return false;
+  }
+  return Faulty(Fault::kCompleteDropsLast);
+}
+
+// As a recursive lock that is taken once too often: the thread itself gets in again.
+void SendQueue::LeakLock() {
+  LeaveRegionFaults();
+  staged_ = 0;
+  need_ = 0;
+  error_ = 0;
+  current_ = nullptr;
+  if (shape_.locking == RegionLocking::kThreadDomain) {
+    in_region_.store(nullptr, std::memory_order_relaxed);
+  } else {
+    lock_leaked_.store(true, std::memory_order_relaxed);
+  }
+}
+
 // Publishes all but the last of a region's requests, lets ibv_post_send in, and then the last.
 int SendQueue::PublishSplit() {
   if (!Patient()) return Publish();

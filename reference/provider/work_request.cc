@@ -19,7 +19,7 @@ inline WrId Id(const ibv_qp_ex* qp) { return WrId(qp->wr_id); }
 
 void Start(ibv_qp_ex* qp) { Sq(qp).Start(); }
 int Complete(ibv_qp_ex* qp) {
-  if (__builtin_expect(model::FaultSwitch::on(), 0)) Sq(qp).ReadFlagsAgain(qp->wr_flags);
+  if (__builtin_expect(model::FaultSwitch::on(), 0)) Sq(qp).ReadMembersAgain(Id(qp), qp->wr_flags);
   const int err = Sq(qp).Complete();
   if (model::Faulty(model::Fault::kCompleteClearsFlags)) qp->wr_flags = 0;
   return err;
