@@ -61,6 +61,17 @@ class Page(unittest.TestCase):
         self.assertIn(f"{FAULT} in b.json", dom)
         self.assertEqual(re.findall(r'<td class="id">(WR-[A-Z]+-\d+)</td>', dom), ["WR-ORD-005"])
 
+    def test_light_and_dark(self):
+        pictures = []
+        for scheme in ("0", "1"):  # dark, light
+            name = f"scheme-{scheme}.png"
+            self.chromium("b/index.html#group=ORD", f"--blink-settings=preferredColorScheme={scheme}",
+                          f"--screenshot={name}", "--window-size=800,600")
+            with open(os.path.join(self.folder, name), "rb") as file:
+                pictures.append(file.read())
+            self.assertEqual(pictures[-1][:8], b"\x89PNG\r\n\x1a\n")
+        self.assertNotEqual(pictures[0], pictures[1])
+
     def test_it_prints(self):
         self.chromium("b/index.html", "--print-to-pdf=page.pdf", "--no-pdf-header-footer")
         with open(os.path.join(self.folder, "page.pdf"), "rb") as file:
