@@ -98,6 +98,7 @@ class CommandHandler {
   DeviceModel& model() { return c_.model(); }
   // Lets the device model answer the private part.
   int Private(Command& command, HostedObject* object) {
+    command.kernel_age = c_.kernel_age;
     if (object == nullptr) {
       return model().Answer(command, call_.private_in, call_.private_out).err;
     }
@@ -725,7 +726,11 @@ uint32_t CommandHandler::NewQpNumber() {
       return (qp.first - number) % traits.qp_numbers_modulo == 0;
     });
   };
-  k_.next_qp_ = (k_.next_qp_ + k_.freedom.qp_number_step) & mask;
+  if (k_.freedom.reuse_qp_numbers) {
+    k_.next_qp_ = k_.freedom.first_qp_number & mask;
+  } else {
+    k_.next_qp_ = (k_.next_qp_ + k_.freedom.qp_number_step) & mask;
+  }
   while (k_.next_qp_ < 2 || taken(k_.next_qp_)) k_.next_qp_ = (k_.next_qp_ + 1) & mask;
   return k_.next_qp_;
 }
@@ -1001,11 +1006,23 @@ int CommandHandler::Multicast(bool attach) {
   return 0;
 }
 
+// A modify of a QP to RESET or ERR. Both forms of the command begin alike.
+bool LeadsToRest(const Invocation& call) {
+  ib_uverbs_modify_qp request;
+  if (call.core_in.size < sizeof request) return false;
+  std::memcpy(&request, call.core_in.data, sizeof request);
+  return (request.attr_mask & IBV_QP_STATE) != 0 &&
+         (request.qp_state == IBV_QPS_RESET || request.qp_state == IBV_QPS_ERR);
+}
+
 int KernelImpl::Execute(Context& context, const Invocation& call) {
   ++command_count;
-  // A kernel zeroes what it does not fill.
+  // A kernel zeroes what it does not fill of the part that all drivers share. In the private part
+  // it leaves the bytes that the library had there, and an older one fills less of it.
   if (call.core_out.size != 0) std::memset(call.core_out.data, 0, call.core_out.size);
-  if (call.private_out.size != 0) std::memset(call.private_out.data, 0, call.private_out.size);
+  if (call.private_out.size != 0 && context.kernel_age != KernelAge::kOlder) {
+    std::memset(call.private_out.data, 0, call.private_out.size);
+  }
   switch (call.command) {
     case IB_USER_VERBS_CMD_POST_SEND:
     case IB_USER_VERBS_CMD_DEALLOC_PD:
@@ -1015,7 +1032,11 @@ int KernelImpl::Execute(Context& context, const Invocation& call) {
     case IB_USER_VERBS_CMD_DESTROY_CQ:
     case IB_USER_VERBS_CMD_DESTROY_SRQ:
     case IB_USER_VERBS_CMD_DESTROY_QP:
-      break;  // a destroy that fails leaks; not a freedom
+      break;                           // a destroy that fails leaks; not a freedom
+    case IB_USER_VERBS_CMD_MODIFY_QP:  // in both its forms
+      // Nor is a way to RESET or ERR that fails: those are open from every state (WR-STATE-012).
+      if (LeadsToRest(call)) break;
+      [[fallthrough]];
     default:
       if (freedom.fail_command != 0 && --freedom.fail_command == 0) return freedom.fail_with;
   }

@@ -4,11 +4,18 @@
 
 namespace qpexam::hosted {
 
+MacAddress NeighbourOf(const ibv_gid& gid) {
+  // Locally administered; alike for alike GIDs, and different where their ends differ.
+  return {{0x02, gid.raw[0], gid.raw[12], gid.raw[13], gid.raw[14], gid.raw[15]}};
+}
+
 void DecodedSend::Clear() {
   request = model::SendRequest();
   sge.clear();
   inline_data.clear();
-  ah_number = ah_handle = mw_rkey = mr_lkey = native_index = 0;
+  ah_number = mw_rkey = mr_lkey = native_index = 0;
+  address.reset();
+  ah_handles.clear();
   carries_wr_id = false;
   slots = 1;
   fails_with = IBV_WC_LOC_QP_OP_ERR;

@@ -11,6 +11,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -104,10 +105,22 @@ struct QpFacts {
   Queue sq, rq;
 };
 
+// The Ethernet address that the emulated network has for a GID.
+struct MacAddress {
+  uint8_t bytes[6];
+};
+MacAddress NeighbourOf(const ibv_gid& gid);
+
 struct AhFacts {
   uint32_t number = 0;  // unique in the process, never 0
   ibv_ah_attr attr = {};
 };
+
+// Kernels differ in what their drivers' private responses hold: the structures of the kernel's ABI
+// headers only ever grow at their end, and an older kernel fills the front alone. A newer one
+// cannot write beyond the room that the library gives; it sets bits that this library does not
+// know, and fields that it takes for reserved. Each model says which of its responses that touches.
+enum class KernelAge : uint8_t { kToday, kOlder, kNewer };
 
 // A command with private data. Pointers are set where the command is about such an object.
 struct Command {
@@ -135,6 +148,7 @@ struct Command {
   int attr_mask = 0;                  // kModifyQp, kModifySrq
   const ibv_qp_attr* attr = nullptr;  // kModifyQp
   bool extended = false;              // the EX form of a command that has two
+  KernelAge kernel_age = KernelAge::kToday;
   SharedMemory* memory = nullptr;
 };
 
@@ -167,12 +181,14 @@ struct DecodedSend {
   model::SendRequest request;
   std::vector<model::Sge> sge;
   std::vector<uint8_t> inline_data;
-  uint32_t ah_number = 0;      // 0: none
-  uint32_t ah_handle = 0;      // of the library's ibv_ah; filled in by the kernel
-  uint32_t mw_rkey = 0;        // BIND_MW: the window's current rkey
-  uint32_t mr_lkey = 0;        // BIND_MW
-  bool carries_wr_id = false;  // some devices never see it
-  uint32_t native_index = 0;   // what a CQE calls the entry, where it is not its place
+  uint32_t ah_number = 0;  // 0: none
+  // An address that the WQE itself holds: port_num and grh. Any AH with the same will do.
+  std::optional<ibv_ah_attr> address;
+  std::vector<uint32_t> ah_handles;  // of the library's ibv_ah that it can be; from the kernel
+  uint32_t mw_rkey = 0;              // BIND_MW: the window's current rkey
+  uint32_t mr_lkey = 0;              // BIND_MW
+  bool carries_wr_id = false;        // some devices never see it
+  uint32_t native_index = 0;         // what a CQE calls the entry, where it is not its place
   uint32_t slots = 1;
   ibv_wc_status fails_with = IBV_WC_LOC_QP_OP_ERR;
   // What is wrong with the WQE whether or not the device executes it (findings of kind `wqe`).

@@ -65,6 +65,15 @@ const char* DeviceFile(void* owner, const char* path) {
   return nullptr;
 }
 
+int DeviceNeighbour(void*, const uint8_t gid[16], uint8_t mac[6], uint16_t* vlan) {
+  ibv_gid address;
+  std::memcpy(address.raw, gid, sizeof address.raw);
+  const MacAddress answer = NeighbourOf(address);
+  std::memcpy(mac, answer.bytes, sizeof answer.bytes);
+  *vlan = 0xffff;
+  return 0;
+}
+
 int HookMmio(void* owner, void* address, const void* bytes, size_t size) {
   return static_cast<KernelImpl*>(owner)->MmioStore(static_cast<uint8_t*>(address), bytes, size);
 }
@@ -125,6 +134,9 @@ void Kernel::RunUntilIdle() { impl_->RunUntilIdle(); }
 bool Kernel::IsDevicePage(const void* address) const { return impl_->IsDevicePage(address); }
 uint64_t Kernel::commands() const { return impl_->command_count; }
 
+// About as many commands as a Program of two QPs makes.
+constexpr uint32_t kMostCommandsBeforeFailure = 24;
+
 Freedom FreedomOf(uint64_t seed) {
   Freedom f;
   f.seed = seed;
@@ -137,6 +149,10 @@ Freedom FreedomOf(uint64_t seed) {
   f.late_completions = bits & 8;
   f.reorder_across_qps = bits & 16;
   f.write_only = bits & 32;
+  f.reuse_qp_numbers = bits & 64;
+  if (bits & 128) f.kernel_age = bits & 256 ? KernelAge::kOlder : KernelAge::kNewer;
+  // One seed in eight: most Programs end where their set-up fails.
+  if ((bits >> 9 & 7) == 0) f.fail_command = 1 + (bits >> 12) % kMostCommandsBeforeFailure;
   return f;
 }
 
@@ -189,6 +205,7 @@ std::string KernelImpl::AddDevice(std::unique_ptr<DeviceModel> model) {
   seam.owner = device.get();
   seam.sysfs_file = DeviceFile;
   seam.open = DeviceOpen;
+  seam.neighbour = DeviceNeighbour;
   if (int err = qpx_seam_add_device(&seam)) {
     errno = err;
     return "";
@@ -210,6 +227,7 @@ int KernelImpl::Open(HostedDevice* device) {
   context->device = device;
   context->fd = fd;
   context->write_only = freedom.write_only;
+  context->kernel_age = freedom.kernel_age;
   context->engine = fabric.OpenDevice(LimitsOf(device->model->traits()), this);
   context->engine->owner = context.get();
   ibv_gid gid = {};

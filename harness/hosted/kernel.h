@@ -32,10 +32,18 @@ struct Freedom {
   uint32_t first_qp_number = 0x11;
   // Keys carry these bits on top.
   uint32_t key_high_bits = 0;
-  // Completions wait until the next Pump() (late, and then in batches).
+  // Completions wait until the next Pump() (late, and then in batches); those of a QP that is reset
+  // or destroyed meanwhile are written while the library waits for that command: it meets stale
+  // CQEs that it did not see before. None comes after the command: no device writes for a QP that
+  // its driver reported gone.
   bool late_completions = false;
   // ... and those of different QPs overtake each other, in an order drawn from the seed.
   bool reorder_across_qps = false;
+  // A new QP gets the lowest free number: that of one that has just ended, whose completions may
+  // still lie in a CQ. (What a device's firmware does with numbers is its own affair.)
+  bool reuse_qp_numbers = false;
+  // How old the kernel is that contexts opened from now on talk to.
+  KernelAge kernel_age = KernelAge::kToday;
   // The n-th command from now on fails with this errno (0: none does).
   uint32_t fail_command = 0;
   int fail_with = ENOMEM;

@@ -150,7 +150,9 @@ struct Context {
   model::Device* engine = nullptr;
   int fd = -1;
   int async_fd = -1;
-  bool write_only = false;  // libibverbs asks once, when the context is opened
+  // What a context finds out once, when it is opened, stays.
+  bool write_only = false;
+  KernelAge kernel_age = KernelAge::kToday;
 
   Handles<HostedPd> pds;
   Handles<HostedMr> mrs;

@@ -182,7 +182,9 @@ std::vector<Difference> Compare(const PostedRequest& p, const QpFacts& qp, const
       break;
   }
   if (model::NeedsAddress(qp.type)) {
-    differs("WR-UD-001", p.ah_handle == d.ah_handle, "the address handle");
+    differs("WR-UD-001",
+            std::find(d.ah_handles.begin(), d.ah_handles.end(), p.ah_handle) != d.ah_handles.end(),
+            "the address handle");
     // A number that no QP of such a device has names no peer; how it is put into a shorter field is
     // promised nowhere.
     const bool names_none = (p.remote_qpn & 0xffffff) >> qp.number_bits != 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <mutex>
 
 #include "harness/hosted/event_channel.h"
@@ -20,6 +21,14 @@ auto FindToken(std::deque<T>& pending, uint64_t token) {
                       [token](const T& p) { return p.token == token; });
 }
 
+// As far as a WQE with an address of its own can tell.
+bool SameAddress(const ibv_ah_attr& a, const ibv_ah_attr& b) {
+  return a.port_num == b.port_num && a.grh.flow_label == b.grh.flow_label &&
+         a.grh.sgid_index == b.grh.sgid_index && a.grh.hop_limit == b.grh.hop_limit &&
+         a.grh.traffic_class == b.grh.traffic_class &&
+         std::memcmp(a.grh.dgid.raw, b.grh.dgid.raw, sizeof a.grh.dgid.raw) == 0;
+}
+
 }  // namespace
 
 // --- In ----------------------------------------------------------------------------------------
@@ -34,16 +43,24 @@ void KernelImpl::ReadSendQueue(HostedQp& qp) {
     Visibility visibility = model.DecodeSend(sq, &d);
     if (visibility == Visibility::kNotYet) return;
     model::SendRequest& r = d.request;
-    if (d.ah_number != 0) {
+    if (d.address.has_value()) {
+      qp.context->ahs.ForEach([&](HostedAh& ah) {
+        if (!SameAddress(ah.facts.attr, *d.address)) return;
+        r.ah = ah.ah;
+        d.ah_handles.push_back(ah.handle);
+      });
+    } else if (d.ah_number != 0) {
       auto ah = ahs_.find(d.ah_number);
       if (ah != ahs_.end()) {
         r.ah = ah->second->ah;
-        d.ah_handle = ah->second->handle;
+        d.ah_handles.push_back(ah->second->handle);
       }
     }
     if (visibility == Visibility::kRequest) {
       if (model::NeedsAddress(qp.facts.type) && r.ah == nullptr) {
-        d.complaints.push_back(fmt::format("address handle {} is none", d.ah_number));
+        d.complaints.push_back(d.address.has_value()
+                                   ? std::string("the address is that of no address handle")
+                                   : fmt::format("address handle {} is none", d.ah_number));
         visibility = Visibility::kMalformed;
       }
       if (r.op == model::Operation::kBindMw) {

@@ -22,6 +22,13 @@ enum Note {
 };
 
 constexpr uint32_t kBasicBlock = 64, kUnit = 16;
+// mlx5-abi.h as it grew: a kernel from before UARs smaller than a page ends its answer to a new
+// context there (adjust_uar_info() in libmlx5 knows them), and the answer to a new QP was its
+// bfreg_index alone.
+constexpr size_t kOldContextResponse = offsetof(mlx5_ib_alloc_ucontext_resp, log_uar_size);
+constexpr size_t kOldQpResponse = offsetof(mlx5_ib_create_qp_resp, ece_options);
+// The last bit of a comp_mask: the library knows the first six of one, the first five of another.
+constexpr uint32_t kUnknownToThisLibrary = 1u << 31;
 // Of this device: 32 basic blocks would not fit into DS (6 bits).
 
 // A request of a library that may know fewer or more fields than we do.
@@ -153,7 +160,7 @@ class Mlx5Model : public DeviceModel {
   void Reset(QpFacts& qp) override { qp.sq.next = qp.rq.next = 0; }
 
  private:
-  Reply GetContext(Bytes in, MutBytes out);
+  Reply GetContext(Bytes in, MutBytes out, KernelAge age);
   Reply CreateCq(const Command& command, Bytes in, MutBytes out);
   Reply ResizeCq(const Command& command, Bytes in);
   // Writes a CQE of that kind (kMlx5Cqe*) at q.next and advances it.
@@ -215,7 +222,7 @@ Mlx5Model::Mlx5Model() {
 Reply Mlx5Model::Answer(const Command& command, Bytes in, MutBytes out) {
   switch (command.kind) {
     case Command::Kind::kGetContext:
-      return GetContext(in, out);
+      return GetContext(in, out, command.kernel_age);
     case Command::Kind::kAllocPd: {
       mlx5_ib_alloc_pd_resp response = {};
       response.pdn = command.pd;
@@ -244,7 +251,7 @@ Reply Mlx5Model::Answer(const Command& command, Bytes in, MutBytes out) {
   }
 }
 
-Reply Mlx5Model::GetContext(Bytes in, MutBytes out) {
+Reply Mlx5Model::GetContext(Bytes in, MutBytes out, KernelAge age) {
   auto request = Read<mlx5_ib_alloc_ucontext_req_v2>(in);
   if (request.flags & MLX5_IB_ALLOC_UCTX_DEVX) return Error(EOPNOTSUPP);
   mlx5_ib_alloc_ucontext_resp r = {};
@@ -258,10 +265,12 @@ Reply Mlx5Model::GetContext(Bytes in, MutBytes out) {
   r.max_recv_wr = 1 << 15;
   r.max_srq_recv_wr = (1 << 15) - 1;
   r.num_ports = 1;
+  if (age == KernelAge::kOlder) out.size = std::min(out.size, kOldContextResponse);
+  if (age == KernelAge::kNewer) r.comp_mask = kUnknownToThisLibrary;
   r.response_length = std::min(sizeof r, out.size);
   r.cqe_version = std::min<uint8_t>(request.max_cqe_version, 1);
   r.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH;
-  r.eth_min_inline = MLX5_USER_INLINE_MODE_NONE;
+  if (age != KernelAge::kOlder) r.eth_min_inline = MLX5_USER_INLINE_MODE_NONE;
   r.log_uar_size = 12;
   r.num_uars_per_page = 1;
   r.num_dyn_bfregs = 128;
@@ -345,6 +354,8 @@ Reply Mlx5Model::CreateQp(const Command& command, Bytes in, MutBytes out) {
   if (request.flags & (MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX)) {
     response.bfreg_index = request.bfreg_index;
   }
+  if (command.kernel_age == KernelAge::kOlder) out.size = std::min(out.size, kOldQpResponse);
+  if (command.kernel_age == KernelAge::kNewer) response.comp_mask = kUnknownToThisLibrary;
   return Respond(out, response);
 }
 

@@ -41,6 +41,16 @@ enum {
   kRxeUdRemoteQpn = 24,
   kRxeUdRemoteQkey = 28,
   kRxeUdAhNum = 36,
+  kRxeUdAvPort = 56,
+  kRxeUdAvNetwork = 57,
+  kRxeUdAvMac = 58,
+  kRxeUdAvGid = 64,
+  kRxeUdAvFlowLabel = 80,
+  kRxeUdAvGidIndex = 84,
+  kRxeUdAvHopLimit = 85,
+  kRxeUdAvTrafficClass = 86,
+  kRxeUdAvSource = 88,
+  kRxeUdAvTarget = 116,
   kRxeMwAddr = 24,
   kRxeMwLength = 32,
   kRxeMwMrLkey = 40,
@@ -71,6 +81,9 @@ enum {
   kRxeRecvDmaSge = 40,
   kRxeRecvWqeSize = 40,
 };
+
+// RXE_NETWORK_TYPE_*
+enum { kRxeNetworkIpv4 = 1, kRxeNetworkIpv6 = 2 };
 
 enum { kRxeSgeSize = 16, kRxeCqeSize = 64 };
 

@@ -1,9 +1,13 @@
 #include "harness/hosted/rxe/rxe_model.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <rdma/ib_user_verbs.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <optional>
 
 #include "harness/hosted/bytes.h"
@@ -71,6 +75,12 @@ std::optional<Operation> OperationOf(uint32_t opcode) {
   return std::nullopt;
 }
 
+// ::ffff:a.b.c.d
+bool MapsIpv4(const ibv_gid& gid) {
+  static constexpr uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return std::memcmp(gid.raw, kPrefix, sizeof kPrefix) == 0;
+}
+
 void ReadSges(const uint8_t* at, uint32_t count, std::vector<model::Sge>* sges) {
   for (uint32_t i = 0; i < count; ++i, at += kRxeSgeSize) {
     sges->push_back(
@@ -92,6 +102,38 @@ void TruncateTo(uint64_t length, std::vector<model::Sge>* sges) {
       return;
     }
     length -= (*sges)[i].length;
+  }
+}
+
+// An address as librxe writes it into a socket address: of IPv4 where the GID maps one, whose
+// family it leaves 0; the module reads the network type instead.
+bool IsSocketAddressOf(const ibv_gid& gid, const uint8_t* at) {
+  return MapsIpv4(gid) ? std::memcmp(at + offsetof(sockaddr_in, sin_addr), gid.raw + 12, 4) == 0
+                       : Get<uint16_t>(at, 0) == AF_INET6 &&
+                             std::memcmp(at + offsetof(sockaddr_in6, sin6_addr), gid.raw, 16) == 0;
+}
+
+// The address that a WQE holds where it names no handle (rxe_get_av() takes it then).
+void ReadAddress(const uint8_t* wqe, DecodedSend* out) {
+  ibv_ah_attr& a = out->address.emplace();
+  a = {};
+  a.port_num = wqe[kRxeUdAvPort];
+  std::memcpy(a.grh.dgid.raw, wqe + kRxeUdAvGid, sizeof a.grh.dgid.raw);
+  a.grh.flow_label = Get<uint32_t>(wqe, kRxeUdAvFlowLabel);
+  a.grh.sgid_index = wqe[kRxeUdAvGidIndex];
+  a.grh.hop_limit = wqe[kRxeUdAvHopLimit];
+  a.grh.traffic_class = wqe[kRxeUdAvTrafficClass];
+  const int network = MapsIpv4(a.grh.dgid) ? kRxeNetworkIpv4 : kRxeNetworkIpv6;
+  if (wqe[kRxeUdAvNetwork] != network) {
+    out->complaints.push_back(
+        fmt::format("av.network_type is {}, not {}", wqe[kRxeUdAvNetwork], network));
+  }
+  if (!IsSocketAddressOf(a.grh.dgid, wqe + kRxeUdAvTarget)) {
+    out->complaints.push_back("av.dgid_addr is not the address of av.grh.dgid");
+  }
+  const MacAddress mac = NeighbourOf(a.grh.dgid);
+  if (std::memcmp(wqe + kRxeUdAvMac, mac.bytes, sizeof mac.bytes) != 0) {
+    out->complaints.push_back("av.dmac is not what the network has for av.grh.dgid");
   }
 }
 
@@ -169,9 +211,12 @@ class RxeModel : public DeviceModel {
       case Command::Kind::kCreateQp:
         return CreateQp(command, out);
       case Command::Kind::kCreateAh: {
+        // Before they kept a table of handles, kernels answered nothing here: librxe then puts an
+        // address of its own into each WQE. What a later one may use is `reserved`.
+        if (command.kernel_age == KernelAge::kOlder) return Reply();
         struct {
           uint32_t ah_num, reserved;
-        } response = {command.ah->number, 0};
+        } response = {command.ah->number, command.kernel_age == KernelAge::kNewer ? ~0u : 0};
         return Respond(out, response);
       }
       case Command::Kind::kPostSend: {
@@ -340,6 +385,7 @@ Visibility RxeModel::DecodeSend(Queue& q, DecodedSend* out) {
   }
   if (q.type == model::QpType::kUd) {
     out->ah_number = Get<uint32_t>(wqe, kRxeUdAhNum);
+    if (out->ah_number == 0) ReadAddress(wqe, out);
     r.remote_qpn = model::QpNum(Get<uint32_t>(wqe, kRxeUdRemoteQpn));
     r.remote_qkey = model::Qkey(Get<uint32_t>(wqe, kRxeUdRemoteQkey));
   }

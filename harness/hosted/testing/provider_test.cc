@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <numeric>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -606,6 +607,154 @@ TEST(KernelTest, LateCompletionsComeInOrderOfEachQueue) {
   }
   EXPECT_TRUE(mixed);
   EXPECT_EQ(Text(rig.provider.oracle().Take()), "");
+}
+
+// A write from a to b, and a datagram from c to d by an address handle.
+void Traffic(Rig* rig) {
+  ibv_qp* a = rig->MakeQp({});
+  ibv_qp* b = rig->MakeQp({});
+  ASSERT_NE(a, nullptr);
+  ASSERT_NE(b, nullptr);
+  rig->Connect(a, b);
+  ibv_qp_ex* x = ibv_qp_to_qp_ex(a);
+  ibv_wr_start(x);
+  x->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_rdma_write(x, rig->mr->rkey, rig->Address(8192));
+  ibv_wr_set_sge(x, rig->mr->lkey, rig->Address(0), 8);
+  ASSERT_EQ(ibv_wr_complete(x), 0);
+  EXPECT_EQ(rig->Poll().size(), 1u);
+
+  Rig::Shape datagram;
+  datagram.type = IBV_QPT_UD;
+  ibv_qp* c = rig->MakeQp(datagram);
+  ibv_qp* d = rig->MakeQp(datagram);
+  ASSERT_NE(c, nullptr);
+  ASSERT_NE(d, nullptr);
+  rig->Connect(c, d);
+  ibv_ah_attr attr = {};
+  attr.is_global = 1;
+  attr.port_num = 1;
+  attr.grh.hop_limit = 64;
+  attr.grh.traffic_class = 3;
+  ASSERT_EQ(ibv_query_gid(rig->context, 1, 0, &attr.grh.dgid), 0);
+  ibv_ah* ah = ibv_create_ah(rig->pd, &attr);
+  ASSERT_NE(ah, nullptr);
+  ASSERT_EQ(rig->Receive(d, 9, 8192, 140), 0);
+  ASSERT_EQ(rig->Receive(d, 10, 8192, 140), 0);
+  x = ibv_qp_to_qp_ex(c);
+  ibv_wr_start(x);
+  x->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_send(x);
+  ibv_wr_set_ud_addr(x, ah, d->qp_num, 0x1234);
+  ibv_wr_set_sge(x, rig->mr->lkey, rig->Address(0), 100);
+  ASSERT_EQ(ibv_wr_complete(x), 0);
+  ibv_sge sge = rig->Sge(0, 100);
+  ibv_send_wr wr = {};
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_SEND;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.wr.ud.ah = ah;
+  wr.wr.ud.remote_qpn = d->qp_num;
+  wr.wr.ud.remote_qkey = 0x1234;
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(c, &wr, &bad), 0);
+  EXPECT_EQ(rig->Poll().size(), 4u) << "sent and received, twice";
+  EXPECT_EQ(ibv_destroy_ah(ah), 0);
+}
+
+TEST(KernelTest, AnOlderAndANewerKernelServeAsWell) {
+  for (KernelAge age : {KernelAge::kOlder, KernelAge::kNewer}) {
+    KernelOptions options;
+    options.freedom.kernel_age = age;
+    Rig rig(QPEXAM_PROVIDER, options);
+    Traffic(&rig);
+    EXPECT_EQ(Text(rig.provider.oracle().Take()), "") << static_cast<int>(age);
+  }
+}
+
+TEST(KernelTest, ANumberComesBackWhileItsCompletionsWait) {
+  KernelOptions options;
+  options.freedom.reuse_qp_numbers = true;
+  Rig rig(QPEXAM_PROVIDER, options);
+  ibv_qp* peer = rig.MakeQp({});
+  uint32_t number = 0;
+  for (uint64_t round = 0; round < 3; ++round) {
+    ibv_qp* qp = rig.MakeQp({});
+    ASSERT_NE(qp, nullptr);
+    EXPECT_TRUE(number == 0 || number == qp->qp_num);
+    number = qp->qp_num;
+    rig.ToState(peer, IBV_QPS_RESET);
+    rig.Connect(qp, peer);
+    ibv_qp_ex* x = ibv_qp_to_qp_ex(qp);
+    ibv_wr_start(x);
+    x->wr_id = round;
+    x->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write(x, rig.mr->rkey, rig.Address(8192));
+    ibv_wr_set_sge(x, rig.mr->lkey, rig.Address(0), 8);
+    ASSERT_EQ(ibv_wr_complete(x), 0);
+    if (round == 2) {
+      // Those before may have been dropped with their QPs; the last is its own.
+      std::vector<ibv_wc> wcs = rig.Poll();
+      ASSERT_FALSE(wcs.empty());
+      EXPECT_EQ(wcs.back().wr_id, 2u);
+    }
+    rig.Destroy(qp);
+  }
+  EXPECT_EQ(Text(rig.provider.oracle().Take()), "");
+}
+
+TEST(KernelTest, CompletionsAreWrittenWhileTheirQueuePairEnds) {
+  KernelOptions options;
+  options.freedom.late_completions = true;
+  Rig rig(QPEXAM_PROVIDER, options);
+  ibv_qp* a = rig.MakeQp({});
+  ibv_qp* b = rig.MakeQp({});
+  rig.Connect(a, b);
+  const auto write = [&](uint64_t wr_id) {
+    ibv_qp_ex* x = ibv_qp_to_qp_ex(a);
+    ibv_wr_start(x);
+    x->wr_id = wr_id;
+    x->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write(x, rig.mr->rkey, rig.Address(8192));
+    ibv_wr_set_sge(x, rig.mr->lkey, rig.Address(0), 8);
+    EXPECT_EQ(ibv_wr_complete(x), 0);
+  };
+  write(1);
+  ibv_wc wc;
+  ASSERT_EQ(ibv_poll_cq(rig.cq, 1, &wc), 0) << "on its way";
+  ASSERT_EQ(rig.ToState(a, IBV_QPS_RESET), 0);
+  ASSERT_EQ(rig.ToState(b, IBV_QPS_RESET), 0);
+  rig.Connect(a, b);
+  write(2);
+  std::vector<ibv_wc> wcs = rig.Poll();
+  ASSERT_FALSE(wcs.empty());
+  EXPECT_EQ(wcs.back().wr_id, 2u);
+  write(3);
+  rig.Destroy(a);
+  rig.Poll();
+  EXPECT_EQ(Text(rig.provider.oracle().Take()), "");
+}
+
+TEST(KernelTest, SeedsTakeEveryFreedom) {
+  const Freedom friendly = FreedomOf(1);
+  EXPECT_EQ(friendly.qp_number_step, 1u);
+  EXPECT_EQ(friendly.fail_command, 0u);
+  EXPECT_EQ(friendly.kernel_age, KernelAge::kToday);
+  std::set<std::string> seen;
+  for (uint64_t seed = 2; seed < 300; ++seed) {
+    const Freedom f = FreedomOf(seed);
+    if (f.qp_number_step > 1) seen.insert("colliding numbers");
+    if (f.key_high_bits != 0) seen.insert("high bits");
+    if (f.late_completions) seen.insert("late");
+    if (f.reorder_across_qps) seen.insert("reordered");
+    if (f.write_only) seen.insert("write only");
+    if (f.reuse_qp_numbers) seen.insert("numbers again");
+    if (f.kernel_age == KernelAge::kOlder) seen.insert("older");
+    if (f.kernel_age == KernelAge::kNewer) seen.insert("newer");
+    if (f.fail_command != 0) seen.insert("failing");
+  }
+  EXPECT_EQ(seen.size(), 9u);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// The four functions of libibverbs and its util library by which it finds, opens and commands a
-// device. Compiled into @rdma_core, where the originals are compiled under the names qpx_real_*.
-// For devices that nobody registered with the seam each does what the original does.
+// The functions of libibverbs and its util library by which it finds, opens and commands a device,
+// and asks the network for an address. Compiled into @rdma_core, where the originals are compiled
+// under the names qpx_real_*. For devices that nobody registered with the seam each does what the
+// original does.
 
 #include <dirent.h>
 #include <errno.h>
@@ -191,6 +192,26 @@ int qpx_seam_command_ioctl(int fd, unsigned long request, ...) {
   if (!commanding) return ioctl(fd, request, argument);
   const struct qpx_seam_device *device = device_of(verbs_get_device(commanding->device)->sysfs);
   return device->command(device->owner, commanding, argument);
+}
+
+// --- the network ---------------------------------------------------------------------------------
+
+int qpx_real_ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
+                                         uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid);
+
+int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
+                                uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid) {
+  const struct qpx_seam_device *device = device_of(verbs_get_device(context->device)->sysfs);
+  if (!device || !device->neighbour)
+    return qpx_real_ibv_resolve_eth_l2_from_gid(context, attr, eth_mac, vid);
+  // As the original: an unknown GID of our own fails before anybody is asked.
+  union ibv_gid own;
+  const int error = ibv_query_gid(context, attr->port_num, attr->grh.sgid_index, &own);
+  if (error) return error;
+  uint16_t vlan = 0xffff;
+  const int failed = device->neighbour(device->owner, attr->grh.dgid.raw, eth_mac, &vlan);
+  if (vid) *vid = vlan;
+  return -failed;
 }
 
 // --- ThreadSanitizer -----------------------------------------------------------------------------

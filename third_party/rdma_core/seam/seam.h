@@ -69,6 +69,11 @@ struct qpx_seam_device {
   // library issues ioctl() on the context's fd: see qpx_seam_bind_fd(). While a driver is in
   // alloc_context, of *context only device and cmd_fd can be relied on.
   int (*command)(void *owner, struct ibv_context *context, struct ib_uverbs_ioctl_hdr *command);
+
+  // The Ethernet address and VLAN (0xffff: none) of a GID's owner, 0 or an errno value, for drivers
+  // that resolve an address handle themselves. NULL: libibverbs asks the machine's routes and
+  // neighbours by netlink, which know nothing of a device that is not there.
+  int (*neighbour)(void *owner, const uint8_t gid[16], uint8_t mac[6], uint16_t *vlan);
 };
 
 // The device is in every list made from now on. Copies *device. Fails with EEXIST for a name in
