@@ -148,7 +148,10 @@ int Fault(uint32_t qp_number, int point, unsigned count, unsigned skip) {
 }
 void Begin(uint64_t seed) {
   Inside inside;
-  Emulation::Get()->kernel().SetFreedom(qpexam::hosted::FreedomOf(seed));
+  qpexam::hosted::Freedom freedom = qpexam::hosted::FreedomOf(seed);
+  // On an older kernel the installed libraries ask the machine's network for addresses.
+  freedom.kernel_age = qpexam::hosted::KernelAge::kToday;
+  Emulation::Get()->kernel().SetFreedom(freedom);
 }
 void Watch(void* qp_ex) {
   Inside inside;
