@@ -729,15 +729,14 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
       if (Fits(r, qp, wc)) {
         ++fitting;
         // Of datagrams that look alike the one that must come is taken to have come.
-        const bool lossy = by_address || qp.type == QpType::kUc;
-        const bool must = lossy && !best_must && MustArrive(r, sender, qp);
+        const bool must = by_address && !best_must && MustArrive(r, sender, qp);
         if (best == nullptr || must) {
           best = &r;
           from = &sender;
           best_must = must;
         }
         if (in_order) break;
-        if (fitting > 1 && (best_must || !lossy)) break;
+        if (fitting > 1 && (best_must || !by_address)) break;
       }
       if (in_order) break;
       // What was sent before may have been dropped; this one must have come.
@@ -749,6 +748,9 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
     if (fitting > 1 && (best_must || !model::NeedsAddress(qp.type))) break;
   }
   if (fitting > 1) *ambiguous = true;
+  // The one that is taken may have been dropped, and be one behind it: which is missing is not
+  // known.
+  if (fitting > 1 && qp.type == QpType::kUc && !MustArrive(*best, *from, qp)) qp.recv_doubt = true;
   Request* taken = best ? best : nearest;
   if (taken == nullptr) return nullptr;
   taken->delivered = true;
