@@ -6,7 +6,7 @@ load("//third_party/rdma_core:pin.bzl", "rdma_core")
 def qpexam_repositories():
     source_repository(
         name = "com_google_googletest",
-        build_file = "//third_party:googletest.BUILD",
+        build_file = Label("//third_party:googletest.BUILD"),
         dir = "/usr/src/googletest",
         package = "googletest",
         sha256 = "8ad598c73ad796e0d8280b082cebd82a630d73e73cd3c70057938a6501bba5d7",
