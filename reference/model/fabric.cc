@@ -53,21 +53,9 @@ Qp* Fabric::FindQp(QpNum number) {
   Lock lock(mutex_);
   return qps_.Find(number.value);
 }
-Srq* Fabric::FindSrq(SrqNum number) {
-  Lock lock(mutex_);
-  return srqs_.Find(number.value);
-}
 Mr* Fabric::FindMr(Lkey lkey) {
   Lock lock(mutex_);
   return lkeys_.Find(lkey.value);
-}
-Mr* Fabric::FindMrByRkey(Rkey rkey) {
-  Lock lock(mutex_);
-  return rkeys_.Find(rkey.value);
-}
-Mw* Fabric::FindMw(Rkey rkey) {
-  Lock lock(mutex_);
-  return windows_.Find(rkey.value);
 }
 Mw* Fabric::FindMwByIndex(Rkey any_tag) {
   Lock lock(mutex_);

@@ -173,10 +173,7 @@ class Fabric {
 
   // --- Look-ups (nullptr: none) ---------------------------------------------------------------
   Qp* FindQp(QpNum number);
-  Srq* FindSrq(SrqNum number);
   Mr* FindMr(Lkey lkey);
-  Mr* FindMrByRkey(Rkey rkey);
-  Mw* FindMw(Rkey rkey);            // by its whole present key
   Mw* FindMwByIndex(Rkey any_tag);  // by the index bits of a key
 
   // The same with the fabric's lock held already.
