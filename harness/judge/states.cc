@@ -151,6 +151,9 @@ void Judge::Impl::EnterState(QpState& qp, ibv_qp_state state) {
   Started();
   switch (state) {
     case IBV_QPS_RESET:
+      // What threads saw in a section is looked at behind it: whether before or after this is not
+      // known.
+      if (parallel_) Unfollow(qp);
       ResetQp(qp);
       break;
     case IBV_QPS_ERR:
