@@ -707,3 +707,7 @@ std::unique_ptr<DeviceModel> MakeBnxtReStaticModel() {
 }
 
 }  // namespace qpexam::hosted
+
+// libbnxt_re gives back no device of ibv_get_device_list() (56.1 and 65.0 have no uninit_device);
+// everything else that leaks is reported.
+extern "C" const char* __lsan_default_suppressions() { return "leak:bnxt_re_device_alloc\n"; }
