@@ -1,14 +1,22 @@
 // `qpexam bench`: the figures of the first verdict, in one run. Nothing here is asserted; a loaded
 // machine gives worse figures, so each is the best of several rounds.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <functional>
+#include <sstream>
 
 #include "harness/command/commands.h"
 #include "harness/command/results.h"
@@ -266,6 +274,138 @@ mr m len=64 access=LOCAL_WRITE|REMOTE_WRITE
   return ParseProgram(text, "bench").program;
 }
 
+// Programs of 20 calls and, on the reference, longer ones and many.
+void Programs(DeviceSession* session, const ProviderInfo& info, const Program& twenty,
+              const Program& nothing, double seconds_each, Report* report) {
+  Executor executor(session);
+  judge::Judge judge(JudgingOf(info));
+  Trace trace;
+  RunOptions options;
+  options.keep_objects = true;
+  constexpr int kRounds = 500;
+  uint64_t violations = 0;
+  double run = 1e9;
+  Best(seconds_each, [&] {
+    const double start = Spent(info);
+    for (int i = 0; i < kRounds; i++) executor.Run(twenty, options, &trace);
+    run = std::min(run, (Spent(info) - start) / kRounds);
+  });
+  const auto judged = [&](const Program& program) {
+    const double start = Spent(info);
+    for (int i = 0; i < kRounds; i++) {
+      executor.Run(program, options, &trace);
+      violations += judge(program, trace).violations;
+    }
+    return (Spent(info) - start) / kRounds;
+  };
+  // In turns: what slows the machine down slows both down.
+  double both = 1e9, empty = 1e9;
+  Best(2 * seconds_each, [&] {
+    both = std::min(both, judged(twenty));
+    empty = std::min(empty, judged(nothing));
+  });
+  Print(
+      fmt::format("{:<24} {:>8.0f} a second ({:.2f} us to run, {:.2f} us to judge), {:.0f} % of "
+                  "the rate of an empty program{}\n",
+                  info.name, 1 / both, run * 1e6, (both - run) * 1e6, empty / both * 100,
+                  violations ? ", with violations" : ""));
+  report->timing[info.name + ".programs_per_second"] = 1 / both;
+  report->timing[info.name + ".empty_programs_per_second"] = 1 / empty;
+
+  if (info.kind != ProviderKind::kReference) return;
+  Print("\nGrowth with the length of a program (reference, run and judged)\n");
+  for (size_t calls : {size_t{100}, size_t{1000}, size_t{10000}, size_t{100000}}) {
+    const Program program = Long(calls);
+    const double seconds = Best(seconds_each, [&] {
+      executor.Run(program, options, &trace);
+      violations += judge(program, trace).violations;
+    });
+    const double per_call = seconds / static_cast<double>(program.calls.size()) * 1e9;
+    Print(fmt::format("{:>8} calls {:>10.3f} ms {:>8.0f} ns a call\n", program.calls.size(),
+                      seconds * 1e3, per_call));
+    report->timing[fmt::format("reference.ns_per_call.{}", calls)] = per_call;
+  }
+  Print("\nMemory of a run over many programs (reference)\n");
+  uint64_t done = 0;
+  for (uint64_t until : {uint64_t{1000}, uint64_t{10000}, uint64_t{100000}}) {
+    for (; done < until; done++) {
+      executor.Run(twenty, options, &trace);
+      judge(twenty, trace);
+    }
+    Print(fmt::format("{:>8} programs {:>10.1f} MiB\n", done,
+                      static_cast<double>(Resident()) / (1 << 20)));
+    report->timing[fmt::format("reference.resident_bytes.{}", until)] =
+        static_cast<double>(Resident());
+  }
+  Print("\n");
+}
+
+// What a measurement did to its process.
+enum class Measured { kDone, kCrashed, kFailed };
+
+// Measures one provider in a process of its own: what it does to that one is told, and the others
+// are measured all the same. `measure` opens it, prints, and leaves its figures in the report.
+Measured InProcess(const std::string& name, double seconds, Report* report,
+                   const std::function<void(Report*)>& measure) {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC)) return Measured::kFailed;
+  std::fflush(nullptr);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(0);
+    Report own;
+    measure(&own);
+    std::fflush(nullptr);
+    std::string figures;
+    for (const auto& [key, value] : own.timing) figures += fmt::format("{} {}\n", key, value);
+    size_t written = 0;
+    while (written < figures.size()) {
+      const ssize_t n = write(fds[1], figures.data() + written, figures.size() - written);
+      if (n <= 0) _exit(1);
+      written += static_cast<size_t>(n);
+    }
+    _exit(0);
+  }
+  close(fds[1]);
+  std::string figures;
+  const Clock::time_point end =
+      Clock::now() + std::chrono::milliseconds(60000 + static_cast<int64_t>(20000 * seconds));
+  bool hung = false;
+  while (child > 0) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+    pollfd waits = {fds[0], POLLIN, 0};
+    char bytes[4096];
+    const ssize_t n = left > 0 && poll(&waits, 1, static_cast<int>(left)) > 0
+                          ? read(fds[0], bytes, sizeof bytes)
+                          : -1;
+    if (n <= 0) {
+      hung = n < 0 && Clock::now() >= end;
+      if (n < 0 && !hung) continue;  // a signal came
+      break;
+    }
+    figures.append(bytes, static_cast<size_t>(n));
+  }
+  close(fds[0]);
+  if (child < 0) return Measured::kFailed;
+  if (hung) kill(child, SIGKILL);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  std::istringstream words(figures);
+  double value;
+  for (std::string key; words >> key >> value;) report->timing[key] = value;
+  if (!hung && WIFEXITED(status) && WEXITSTATUS(status) == 0) return Measured::kDone;
+  std::string how = "does not come to an end";
+  if (!hung && WIFSIGNALED(status)) how = fmt::format("crashes (signal {})", WTERMSIG(status));
+  if (!hung && WIFEXITED(status))
+    how = fmt::format("ends the process (status {})", WEXITSTATUS(status));
+  Print(fmt::format("{:<24} {} here: no figure\n", name, how));
+  return Measured::kCrashed;
+}
+
 }  // namespace
 
 ExitStatus Bench(const BenchArguments& arguments) {
@@ -294,96 +434,51 @@ ExitStatus Bench(const BenchArguments& arguments) {
     }
     providers.push_back(info);
   }
+  const ParseResult twenty = ParseProgram(kTwentyCalls, "bench");
+  const ParseResult nothing = ParseProgram(kEmpty, "bench");
+  for (const ParseResult* parsed : {&twenty, &nothing}) {
+    if (parsed->ok) continue;
+    Say(parsed->error.Message());
+    return kOurFailure;
+  }
+  bool crashed = false;
+  const auto each =
+      [&](const std::function<void(DeviceSession*, const ProviderInfo&, Report*)>& f) {
+        for (const ProviderInfo& info : providers) {
+          const Measured end = InProcess(info.name, arguments.seconds, &report, [&](Report* own) {
+            std::string why;
+            std::unique_ptr<DeviceSession> session = OpenProvider(info, &why);
+            if (session)
+              f(session.get(), info, own);
+            else
+              Print(fmt::format("{:<24} cannot be opened: {}\n", info.name, why));
+          });
+          if (end == Measured::kFailed) {
+            Say(fmt::format("no process to measure {} in: {}", info.name, std::strerror(errno)));
+            return false;
+          }
+          crashed |= end == Measured::kCrashed;
+        }
+        return true;
+      };
   Print(fmt::format("Posting: batches of {} RDMA writes of one SGE of 64 bytes, time a request\n",
                     kBatch));
-  for (const ProviderInfo& info : providers) {
-    std::string why;
-    std::unique_ptr<DeviceSession> session = OpenProvider(info, &why);
-    if (session) Posting(session.get(), info.name, arguments.seconds, &report);
-  }
-
+  if (!each([&](DeviceSession* session, const ProviderInfo& info, Report* own) {
+        Posting(session, info.name, arguments.seconds, own);
+      }))
+    return kOurFailure;
   Print("\nA life: pd, mr, 2 cq, 2 qp to RTS, 47 requests, and the end of all of it\n");
-  for (const ProviderInfo& info : providers) {
-    std::string why;
-    std::unique_ptr<DeviceSession> session = OpenProvider(info, &why);
-    if (session) LifeCycle(session.get(), info.name, arguments.seconds, &report);
-  }
-
+  if (!each([&](DeviceSession* session, const ProviderInfo& info, Report* own) {
+        LifeCycle(session, info.name, arguments.seconds, own);
+      }))
+    return kOurFailure;
   Print("\nPrograms of 20 calls, run and judged, objects kept, on one core\n");
-  for (const ProviderInfo& info : providers) {
-    std::string why;
-    std::unique_ptr<DeviceSession> session = OpenProvider(info, &why);
-    if (!session) continue;
-    ParseResult parsed = ParseProgram(kTwentyCalls, "bench");
-    if (!parsed.ok) {
-      Say(parsed.error.Message());
-      return kOurFailure;
-    }
-    Executor executor(session.get());
-    judge::Judge judge(JudgingOf(info));
-    Trace trace;
-    RunOptions options;
-    options.keep_objects = true;
-    constexpr int kRounds = 500;
-    uint64_t violations = 0;
-    double run = 1e9;
-    Best(arguments.seconds, [&] {
-      const double start = Spent(info);
-      for (int i = 0; i < kRounds; i++) executor.Run(parsed.program, options, &trace);
-      run = std::min(run, (Spent(info) - start) / kRounds);
-    });
-    const ParseResult nothing = ParseProgram(kEmpty, "bench");
-    const auto judged = [&](const Program& program) {
-      const double start = Spent(info);
-      for (int i = 0; i < kRounds; i++) {
-        executor.Run(program, options, &trace);
-        violations += judge(program, trace).violations;
-      }
-      return (Spent(info) - start) / kRounds;
-    };
-    // In turns: what slows the machine down slows both down.
-    double both = 1e9, empty = 1e9;
-    Best(2 * arguments.seconds, [&] {
-      both = std::min(both, judged(parsed.program));
-      empty = std::min(empty, judged(nothing.program));
-    });
-    Print(
-        fmt::format("{:<24} {:>8.0f} a second ({:.2f} us to run, {:.2f} us to judge), {:.0f} % of "
-                    "the rate of an empty program{}\n",
-                    info.name, 1 / both, run * 1e6, (both - run) * 1e6, empty / both * 100,
-                    violations ? ", with violations" : ""));
-    report.timing[info.name + ".programs_per_second"] = 1 / both;
-    report.timing[info.name + ".empty_programs_per_second"] = 1 / empty;
-
-    if (info.kind != ProviderKind::kReference) continue;
-    Print("\nGrowth with the length of a program (reference, run and judged)\n");
-    for (size_t calls : {size_t{100}, size_t{1000}, size_t{10000}, size_t{100000}}) {
-      const Program program = Long(calls);
-      const double seconds = Best(arguments.seconds, [&] {
-        executor.Run(program, options, &trace);
-        violations += judge(program, trace).violations;
-      });
-      const double per_call = seconds / static_cast<double>(program.calls.size()) * 1e9;
-      Print(fmt::format("{:>8} calls {:>10.3f} ms {:>8.0f} ns a call\n", program.calls.size(),
-                        seconds * 1e3, per_call));
-      report.timing[fmt::format("reference.ns_per_call.{}", calls)] = per_call;
-    }
-    Print("\nMemory of a run over many programs (reference)\n");
-    uint64_t done = 0;
-    for (uint64_t until : {uint64_t{1000}, uint64_t{10000}, uint64_t{100000}}) {
-      for (; done < until; done++) {
-        executor.Run(parsed.program, options, &trace);
-        judge(parsed.program, trace);
-      }
-      Print(fmt::format("{:>8} programs {:>10.1f} MiB\n", done,
-                        static_cast<double>(Resident()) / (1 << 20)));
-      report.timing[fmt::format("reference.resident_bytes.{}", until)] =
-          static_cast<double>(Resident());
-    }
-    Print("\n");
-  }
+  if (!each([&](DeviceSession* session, const ProviderInfo& info, Report* own) {
+        Programs(session, info, twenty.program, nothing.program, arguments.seconds, own);
+      }))
+    return kOurFailure;
   if (!json.Write(ReportToJson(report))) return kUsage;
-  return kFine;
+  return crashed ? kFindings : kFine;
 }
 
 }  // namespace qpexam

@@ -75,6 +75,10 @@ expect 2 'help. lists the commands|help no-such' "$qpexam" no-such
 expect 2 '`qpexam help run` shows' "$qpexam" run
 expect 2 '`qpexam help run` shows' "$qpexam" run --colour good.qpx
 expect 2 '`qpexam help bench` shows' "$qpexam" bench --seconds=-1
+# libbnxt_re crashes in what is measured (56.1): the report is written all the same.
+"$qpexam" bench --provider=hosted:bnxt_re --seconds=0.001 --json=bench.json > out 2> err < /dev/null
+case $? in 0 | 1) ;; *) fail "bench ends with its provider: status $?" ;; esac
+[ -s bench.json ] || fail 'bench writes no report where a provider crashes'
 expect 2 '`qpexam help exec` shows' "$qpexam" exec
 expect 2 'exec runs programs over packaged providers' "$qpexam" exec --provider=reference -- true
 expect 2 'unknown provider "packaged:no-such"' "$qpexam" exec --provider=packaged:no-such -- true
