@@ -96,6 +96,8 @@ void Judge::Impl::ResetQp(QpState& qp) {
       may_be_filled |= sender.delivered < sender.messages.size();
     }
   }
+  // A receive may have failed: as with requests, its completion went and the event did not.
+  if (may_be_filled && qp.recv_cq != kNone) cqs_[qp.recv_cq].error_vanished = true;
   for (uint32_t i = qp.rq.head; i < qp.rq.posted.size(); ++i) {
     Receive& r = qp.rq.posted[i];
     if (r.done) continue;
@@ -596,6 +598,10 @@ bool Judge::Impl::MaySolicit(const CqState& cq) {
     for (uint32_t i = qp.delivered; i < qp.messages.size(); ++i) {
       const Request& r = Of(qp.messages[i]);
       if (!r.delivered && (r.flags & IBV_SEND_SOLICITED)) return true;
+    }
+    // Of a life before a RESET: its completion, or the event alone, may have come.
+    for (const auto ghost : qp.ghosts) {
+      if (Of(ghost).flags & IBV_SEND_SOLICITED) return true;
     }
   }
   return false;
