@@ -35,9 +35,7 @@ void EnterFromAnotherThread(const std::vector<ibv_qp_ex*>& qps) {
 QPX_TEST(Crit, CompleteAndAbortReleaseTheRegion, "WR-CRIT-002", "WR-CRIT-003") {
   PairOptions options;
   const std::vector<Bad> kinds = RefusedKinds(bed(), options);
-  // Real time; on a busy machine the threads of effort full take more than a minute.
-  const int seconds = TheOptions().effort == Effort::kFull ? 110 : 60;
-  const ChildResult child = RunInChild(seconds, [&](Bed& bed) -> std::string {
+  const ChildResult child = RunInChild(60, [&](Bed& bed) -> std::string {
     // A thread costs as much as hundreds of regions, so it enters those of many QPs.
     constexpr int kQps = 16;
     std::vector<Pair*> pairs;
