@@ -8,7 +8,7 @@ Commands in other blocks and in `...` of the text are run as well, for their sta
 device or a guest is asked for (no test opens one), else 0. What is only a placeholder there is replaced (PLACES), and
 what would take minutes is run over a part (LESS).
 
-usage: readme_test.py QPEXAM DOCUMENT...
+usage: readme_test.py QPEXAM [--shown] DOCUMENT...   --shown: only those whose output the document shows
 """
 
 import os
@@ -113,7 +113,8 @@ def words_of(command):
 
 
 def main():
-    qpexam, documents = os.path.abspath(sys.argv[1]), [os.path.abspath(d) for d in sys.argv[2:]]
+    shown_only = "--shown" in sys.argv
+    qpexam, documents = os.path.abspath(sys.argv[1]), [os.path.abspath(d) for d in sys.argv[2:] if d != "--shown"]
     root = os.getcwd()
     failures, ran = 0, 0
     with tempfile.TemporaryDirectory() as work:
@@ -152,7 +153,7 @@ def main():
                 elif not matches([l for l in expected if l.strip()], [l for l in printed if l.strip()]):
                     print("%s: %s\n  prints something else than the document shows:\n%s" % (name, command, done.stdout))
                     failures += 1
-            for command in mentioned(text):
+            for command in [] if shown_only else mentioned(text):
                 words, status = words_of(command)
                 if not words or tuple(words) in seen:
                     continue
