@@ -3,26 +3,11 @@
 set -u
 qpexam=$PWD/$1
 corpus=$PWD/corpus
+expect=$PWD/harness/command/expect.sh
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/command.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-failures=0
-
-fail() {
-  echo "FAILED: $*"
-  sed 's/^/  | /' out err
-  failures=$((failures + 1))
-}
-
-# expect STATUS PATTERN COMMAND...: the status, and a line of stdout or stderr that matches (empty: none looked for).
-expect() {
-  local status=$1 pattern=$2
-  shift 2
-  "$@" > out 2> err < /dev/null
-  local got=$?
-  [ $got = "$status" ] || fail "status $got instead of $status: $*"
-  [ -z "$pattern" ] || grep -qE -- "$pattern" out err || fail "nothing matches '$pattern': $*"
-}
+source "$expect"
 
 # Nothing that is read by a person or a program may hold terminal codes when it goes into a file.
 no_colour() {

@@ -4,6 +4,7 @@
 set -u
 qpexam=$PWD/$1 two_elements=$PWD/$2
 corpus=$PWD/corpus
+expect=$PWD/harness/command/expect.sh
 document=$PWD/docs/packaged.md
 root=$PWD
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/packaged.XXXXXX")
@@ -11,23 +12,7 @@ trap 'rm -rf "$work"' EXIT
 export TMPDIR=$work/tmp
 mkdir "$TMPDIR"
 cd "$work"
-failures=0
-
-fail() {
-  echo "FAILED: $*"
-  sed 's/^/  | /' out err
-  failures=$((failures + 1))
-}
-
-# expect STATUS PATTERN COMMAND...: the status, and a line of stdout or stderr that matches (empty: none looked for).
-expect() {
-  local status=$1 pattern=$2
-  shift 2
-  "$@" > out 2> err < /dev/null
-  local got=$?
-  [ $got = "$status" ] || fail "status $got instead of $status: $*"
-  [ -z "$pattern" ] || grep -qE -- "$pattern" out err || fail "nothing matches '$pattern': $*"
-}
+source "$expect"
 
 command -v ibv_devinfo > /dev/null || { echo 'ibverbs-utils is missing: ./qpexam test installs it'; exit 1; }
 

@@ -27,10 +27,10 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/packaged/control.h"
 #include "harness/packaged/device_window.h"
 #include "harness/packaged/emulation.h"
 #include "harness/packaged/environment.h"
+#include "harness/preload_control/control.h"
 
 extern "C" {
 #include "third_party/rdma_core/seam/calls.h"

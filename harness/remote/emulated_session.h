@@ -6,7 +6,7 @@
 #include <string>
 
 #include "harness/execute/session.h"
-#include "harness/packaged/control.h"
+#include "harness/preload_control/control.h"
 
 namespace qpexam::remote {
 

@@ -3,8 +3,8 @@
 // this stops the clock: time passes only through advance() and settle().
 //
 // Plain C across the border: the two sides do not share a C++ library.
-#ifndef QPEXAM_HARNESS_PACKAGED_CONTROL_H_
-#define QPEXAM_HARNESS_PACKAGED_CONTROL_H_
+#ifndef QPEXAM_HARNESS_PRELOAD_CONTROL_CONTROL_H_
+#define QPEXAM_HARNESS_PRELOAD_CONTROL_CONTROL_H_
 
 #include <stdint.h>
 
@@ -42,4 +42,4 @@ typedef const struct qpexam_packaged_control* (*qpexam_packaged_control_getter)(
 }
 #endif
 
-#endif  // QPEXAM_HARNESS_PACKAGED_CONTROL_H_
+#endif  // QPEXAM_HARNESS_PRELOAD_CONTROL_CONTROL_H_
