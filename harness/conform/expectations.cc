@@ -92,6 +92,11 @@ bool ParseExpectations(std::string_view text, const std::string& file, Expectati
     entry.clause = f[2] == "-" ? "" : f[2];
     entry.test = f[3];
     entry.verdict = f[4];
+    entry.sometimes = !entry.verdict.empty() && entry.verdict.back() == '?';
+    if (entry.sometimes) {
+      entry.verdict.pop_back();
+      if (IsPattern(entry.test)) return bad("what need not happen names one test, without *");
+    }
     if (!IsFailure(entry.verdict) && entry.verdict != "warning" && entry.verdict != "undecided")
       return bad(
           fmt::format("verdict \"{}\"; one of violation, warning, crash, hang, undecided, and for "
@@ -153,7 +158,7 @@ std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& 
           continue;
         if (entry.verdict == happened) {
           is_expected = used[i] = true;
-        } else if (bearing == Bearing::kOwn &&
+        } else if (bearing == Bearing::kOwn && !entry.sometimes &&
                    (happened == "conforms" || happened == "variation")) {
           // A pattern may name tests of which only some fail.
           if (!IsPattern(entry.test)) {
@@ -182,7 +187,8 @@ std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& 
   if (!whole) return surprises;
   for (size_t i = 0; i < expectations.entries.size(); ++i) {
     const Expectation& entry = expectations.entries[i];
-    if (BearingOn(entry, provider, version) != Bearing::kOwn || used[i]) continue;
+    if (BearingOn(entry, provider, version) != Bearing::kOwn || used[i] || entry.sometimes)
+      continue;
     surprises.push_back(
         {Surprise::kUnused, entry.clause, entry.test,
          fmt::format("line {} of the expectations was used by nothing", entry.line)});
@@ -223,7 +229,7 @@ std::vector<Surprise> ComparePrograms(const Expectations& expectations, std::str
     const Bearing bearing = BearingOn(entry, provider, version);
     if (bearing == Bearing::kNone) continue;
     here.push_back(&entry);
-    used.push_back(bearing == Bearing::kSameLibrary);
+    used.push_back(bearing == Bearing::kSameLibrary || entry.sometimes);
   }
   for (ProgramResult& program : *programs) {
     for (ProgramResult::Finding& finding : program.findings) {

@@ -23,6 +23,7 @@ struct Expectation {
   // violation|warning|crash|hang|undecided; for Programs also the kinds of findings below
   // libibverbs: wqe|cqe|lock|residue|kernel|sanitizer
   std::string verdict;
+  bool sometimes = false;  // "violation?": the order of threads decides, so that it need not happen
   std::string reason, link;
   int line = 0;  // of the file
 };
@@ -40,7 +41,8 @@ struct Expectations {
 };
 
 // Tab-separated: provider, versions ("*", "44.0..56.1", "..56.1"), clause ("-": none), test,
-// verdict, reason, link. A line "skips<TAB>provider<TAB>N" is a bound. # starts a comment. False
+// verdict (a ? after it: the order of threads decides, so that it need not happen in a run), reason,
+// link. A line "skips<TAB>provider<TAB>N" is a bound. # starts a comment. False
 // with *why: file, line and what would be right.
 bool ParseExpectations(std::string_view text, const std::string& file, Expectations* out,
                        std::string* why);

@@ -68,6 +68,28 @@ TEST(Compare, WhatIsKnownOfALibraryExcusesTheInstalledOne) {
   EXPECT_FALSE(Compare(Parsed(kEntry), run, "hosted:rxe", "44.0", true, &expected).empty());
 }
 
+TEST(Compare, WhatTheOrderOfThreadsDecidesNeedNotHappen) {
+  const auto sometimes =
+      Parsed("hosted:rxe\t*\tWR-CONC-001\tConc.Two\tviolation?\ta race\thttps://example.org/1\n");
+  size_t expected = 0;
+  for (const char* happened : {"violation", "conforms"}) {
+    SuiteRun run;
+    run.tests = {Result("Conc.Two", "WR-CONC-001", happened)};
+    EXPECT_TRUE(Compare(sometimes, run, "hosted:rxe", "56.1", true, &expected).empty()) << happened;
+    std::vector<ProgramResult> programs(1);
+    programs[0].name = "Conc.Two";
+    if (happened == std::string("violation"))
+      programs[0].findings.push_back({"WR-CONC-001", happened, "a note"});
+    EXPECT_TRUE(ComparePrograms(sometimes, "hosted:rxe", "56.1", true, &programs).empty());
+    // Another clause is still a surprise.
+    programs[0].findings.push_back({"WR-CONC-002", "violation", "a note"});
+    EXPECT_EQ(ComparePrograms(sometimes, "hosted:rxe", "56.1", true, &programs).size(), 1u);
+  }
+  Expectations out;
+  std::string why;
+  EXPECT_FALSE(ParseExpectations("a\t*\tWR-A\tT.*\tviolation?\tr\tl\n", "x.tsv", &out, &why));
+}
+
 TEST(Compare, AnUnexpectedFailureIs) {
   SuiteRun run;
   run.tests = {Result("Sge.Gather", "WR-SGE-001", "violation")};
