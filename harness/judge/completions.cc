@@ -210,6 +210,10 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
       if (!candidate(r)) continue;
       found = true;
       if (opcode_fits && model::Info(r.op).send_wc_opcode != wc.opcode) continue;
+      // With the same id it may have been another one that failed.
+      for (uint32_t k = i + 1; k < qp.sent.size() && !good; ++k) {
+        qp.send_doubt |= candidate(Of(qp.sent[k]));
+      }
       if (parallel_ && qp.followed && qp.alive) {
         // Order is not known here, the rest is.
         if (wc.status == IBV_WC_SUCCESS) {
@@ -231,6 +235,7 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
   uint32_t at = qp.head;
   uint32_t match = ~0u;
   uint32_t weak = ~0u;  // an error on a request that should not fail
+  uint32_t later = ~0u;
   for (; at < qp.sent.size(); ++at) {
     const Request& r = Of(qp.sent[at]);
     if (r.fate != Fate::kOutstanding) continue;
@@ -247,6 +252,24 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
     if (qp.flushing && !good) break;
   }
   if (match == ~0u) match = weak;
+  const bool lossy = qp.send_doubt || cqs_[qp.send_cq].may_overrun;
+  if (lossy && match != ~0u && wc.status != IBV_WC_WR_FLUSH_ERR) {
+    // Earlier ones may have completed unseen: of several with the id the first that it fits.
+    for (uint32_t i = match; i < qp.sent.size(); ++i) {
+      const Request& r = Of(qp.sent[i]);
+      if (r.fate != Fate::kOutstanding || r.wr_id != wc.wr_id) continue;
+      const bool fits = good ? r.signaled && model::Info(r.op).send_wc_opcode == wc.opcode &&
+                                   (r.sure || ProspectsOf(r).may_succeed)
+                             : ProspectsOf(r).may_fail;
+      if (!fits) continue;
+      if (i != match) {
+        at = match;
+        match = ~0u;
+        later = i;
+      }
+      break;
+    }
+  }
   bool alike = false;
   if (!good && match != ~0u && !Of(qp.sent[match]).signaled) {
     // With the same id further on it may have been another one that failed.
@@ -259,10 +282,10 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
       if (r.signaled) break;
     }
   }
-  const bool lossy = qp.send_doubt || cqs_[qp.send_cq].may_overrun;
   if (match == ~0u) {
     // Later in the queue?
-    for (uint32_t i = at; i < qp.sent.size(); ++i) {
+    match = later;
+    for (uint32_t i = at; match == ~0u && i < qp.sent.size(); ++i) {
       const Request& r = Of(qp.sent[i]);
       if (r.fate == Fate::kOutstanding && r.wr_id == wc.wr_id && (!good || r.signaled)) {
         match = i;
@@ -677,11 +700,21 @@ bool Judge::Impl::Fits(const Request& r, const QpState& to, const SeenCompletion
 
 // Whether an unreliable service that loses nothing delivers it.
 bool Judge::Impl::MustArrive(const Request& r, const QpState& sender, const QpState& to) const {
+  // Not carried out at all, or dropped for its key (WR-CREATE-010, WR-MW-013).
+  if (r.op == Operation::kSendWithInv && !model::IsReliable(sender.type)) return false;
   return r.sure && r.epoch == epoch_ && r.facts.receive == model::ReceiveFact::kReady &&
          r.facts.remote == model::RemoteFault::kNone &&
          r.facts.path == model::PathFact::kReachable && !r.facts.qkey_mismatch &&
          !r.facts.ah_of_other_pd && r.length <= uint64_t{1} << 31 &&
          (to.type != QpType::kUd || r.length <= sender.path_mtu);
+}
+
+// Whether it names an SRQ that completes to another queue than this completion came from.
+bool Judge::Impl::GoesElsewhere(const Request& r, const QpState& to, const SeenCompletion& wc) {
+  if (to.type != QpType::kXrcRecv || !Is(r.srqn.object, ObjectKind::kSrq)) return false;
+  const CqState* cq = Cq(wc.cq);
+  const Index s = Find(r.srqn.object);
+  return s != kNone && cq && srqs_[s].cq != static_cast<Index>(cq - cqs_.begin());
 }
 
 Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* ambiguous) {
@@ -690,7 +723,7 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
   // Of a sender that was reset or destroyed since.
   for (size_t i = 0; i < qp.ghosts.size(); ++i) {
     Request& r = Of(qp.ghosts[i]);
-    if (!Fits(r, qp, wc)) continue;
+    if (!Fits(r, qp, wc) || GoesElsewhere(r, qp, wc)) continue;
     qp.ghosts.erase(qp.ghosts.begin() + static_cast<std::ptrdiff_t>(i));
     r.delivered = true;
     qp.recv_doubt = qp.ghost_came = true;
@@ -717,11 +750,7 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
         continue;
       }
       if (by_address && wc.src_qp != kNoObject && wc.src_qp != sender.id) continue;
-      if (qp.type == QpType::kXrcRecv && Is(r.srqn.object, ObjectKind::kSrq)) {
-        const CqState* cq = Cq(wc.cq);
-        const Index s = Find(r.srqn.object);
-        if (s != kNone && cq && srqs_[s].cq != static_cast<Index>(cq - cqs_.begin())) continue;
-      }
+      if (GoesElsewhere(r, qp, wc)) continue;
       if (nearest == nullptr) {
         nearest = &r;
         if (from == nullptr) from = &sender;

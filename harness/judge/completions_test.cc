@@ -1,7 +1,13 @@
 // Send and receive completions: COMP, SAMPLE, CRIT, ATOM, CAP, MIX.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "harness/judge/cases.h"
+#include "harness/judge/judge.h"
+#include "harness/judge/script.h"
 
 namespace qpexam::judge {
 namespace {
@@ -448,6 +454,38 @@ end
          {{"SUCCESS RECV flags=2", "SUCCESS RECV_RDMA_WITH_IMM flags=2", "WR-COMP-007"},
           {"SUCCESS RECV flags=2", "SUCCESS RECV flags=0", "WR-DATA-002"},
           {"SUCCESS RECV flags=2", "SUCCESS RECV flags=10", "WR-COMP-010"}}});
+}
+
+// A list ends where the next call is another thread's; their calls are seen in between each other.
+TEST(Completions, ListsOfTwoThreads) {
+  Script s = ReadScript(Expand(R"(@rc
+thread t1
+parallel
+post_send a rdma_write wr_id=1 flags=SIGNALED addr=dst+0 sge=src+0:8 more
+post_send a rdma_write wr_id=2 flags=SIGNALED addr=dst+8 sge=src+0:8
+t1: post_send b rdma_write wr_id=11 flags=SIGNALED addr=dst+16 sge=src+0:8 more
+t1: post_send b rdma_write wr_id=12 flags=SIGNALED addr=dst+24 sge=src+0:8
+join
+poll a.send
+=> wc a 1 SUCCESS RDMA_WRITE
+=> wc a 2 SUCCESS RDMA_WRITE
+poll b.send
+=> wc b 11 SUCCESS RDMA_WRITE
+=> wc b 12 SUCCESS RDMA_WRITE
+settle
+=> mem dst 0 5a*32
+end
+)"));
+  ASSERT_EQ(s.error, "");
+  std::vector<Event>& events = s.trace.events;
+  const auto is_send = [&s](const Event& e) {
+    return e.call != kEndOfRun && s.program.calls[e.call].kind == CallKind::kPostSend;
+  };
+  const auto first = std::find_if(events.begin(), events.end(), is_send);
+  ASSERT_TRUE(is_send(first[3]));
+  std::swap(first[1], first[2]);
+  Judge judge(JudgeOptions{});
+  EXPECT_TRUE(judge(s.program, s.trace).findings.empty());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #ifndef QPEXAM_HARNESS_JUDGE_IMPL_H_
 #define QPEXAM_HARNESS_JUDGE_IMPL_H_
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -126,6 +127,8 @@ class Judge::Impl {
   bool MaySolicit(const CqState& cq);
   bool MayBeError(QpState& qp);
 
+  struct List;
+
   // --- posting.cc ------------------------------------------------------------------------------
   void Start(const Call& call);
   void Build(const Call& call);
@@ -133,10 +136,10 @@ class Judge::Impl {
   void Complete(const Call& call, const Event& event);
   void Abort(const Call& call, const Event& event);
   void PostSend(const Call& call, const Event& event);
-  void EndPostSend(const Event& event);
+  void EndPostSend(List& pending, const Event& event);
   bool GoesOn(const Call& call, const Event& event) const;
   void PostReceive(const Call& call, const Event& event, bool srq);
-  void EndPostReceive(const Event& event);
+  void EndPostReceive(List& pending, const Event& event);
   void BindType1(const Call& call, const Event& event);
   Request& NewStaged(QpState& qp, const Call& call);
   void FillRequest(const Call& call, Request* r);
@@ -159,6 +162,7 @@ class Judge::Impl {
   void Accept(QpState& qp, Request& staged);
   void Drop(QpState& qp, const Request& staged, Fate fate);
   bool MayChoke(QpState& to, const Request& r);
+  void MayComplete(QpState& qp, size_t count);
   void Unfollow(QpState& qp);
 
   // --- outcomes.cc -----------------------------------------------------------------------------
@@ -199,6 +203,7 @@ class Judge::Impl {
   bool TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** taken, bool* vanished);
   bool MustArrive(const Request& r, const QpState& sender, const QpState& to) const;
   Request* TakeMessage(QpState& qp, const SeenCompletion& wc, bool* ambiguous);
+  bool GoesElsewhere(const Request& r, const QpState& to, const SeenCompletion& wc);
   bool Fits(const Request& r, const QpState& to, const SeenCompletion& wc) const;
   void Deliver(QpState& qp, Receive& receive, const SeenCompletion& wc, Request* message);
   void CheckReceived(QpState& qp, const SeenCompletion& wc, const Request& message);
@@ -286,14 +291,35 @@ class Judge::Impl {
 
   uint64_t fields_ = 0;  // what the present poll read of a completion
 
-  // An ibv_post_send or ibv_post_recv list whose calls have not all been seen.
-  std::vector<Request> list_;
-  std::vector<Receive> receive_list_;
-  ObjectId list_of_ = kNoObject;
+  // An ibv_post_send or ibv_post_recv list whose calls have not all been seen, of each thread:
+  // theirs are seen in between each other.
+  struct List {
+    ObjectId of = kNoObject;
+    std::vector<Request> sends;
+    std::vector<Receive> receives;
+  };
+  std::vector<List> lists_;  // by thread
+  List& ListOf(const Call& call) {
+    if (call.thread >= lists_.size()) lists_.resize(call.thread + size_t{1});
+    return lists_[call.thread];
+  }
 
   Request& Of(RequestId id) { return requests_[id - 1]; }
   const Request& Of(RequestId id) const { return requests_[id - 1]; }
 };
+
+// f(cell, index of the cell, first byte in it, end byte in it, bytes from the start of the range)
+template <typename F>
+void Judge::Impl::ForCells(uint32_t block, uint64_t offset, uint64_t len, F f) {
+  uint64_t done = 0;
+  while (done < len) {
+    const uint64_t at = offset + done;
+    const auto from = static_cast<unsigned>(at & 7);
+    const auto n = static_cast<unsigned>(std::min<uint64_t>(8 - from, len - done));
+    f(memory_.At(block, at >> 3), at >> 3, from, from + n, done);
+    done += n;
+  }
+}
 
 }  // namespace qpexam::judge
 

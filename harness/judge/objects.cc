@@ -102,8 +102,12 @@ void Judge::Impl::MakeMr(const Call& call, const Event& event) {
   mr.alive = event.rc == 0;
   mr.zero_based = (call.access & IBV_ACCESS_ZERO_BASED) != 0 && call.iova == kUnset;
   mr.own_space = mr.zero_based || call.iova != kUnset;
-  // Addresses count from 0 or from the iova: nothing says which wins.
-  mr.unsure = (call.access & IBV_ACCESS_ZERO_BASED) && call.iova != kUnset;
+  mr.vague = mr.unsure = (call.access & IBV_ACCESS_ZERO_BASED) && call.iova != kUnset;
+  if (mr.vague) {
+    // What is read from there, and when something is written there, nobody can tell.
+    ForCells(mr.block, mr.base, mr.size,
+             [](Cell& c, uint64_t, unsigned, unsigned, uint64_t) { ++c.receives; });
+  }
   // Its memory is there even where the registration failed.
   index_[call.object] = static_cast<Index>(mrs_.size() - 1);
 }

@@ -28,19 +28,6 @@ bool WritesRemotely(Operation op) {
 
 }  // namespace
 
-// f(cell, index of the cell, first byte in it, end byte in it, bytes from the start of the range)
-template <typename F>
-void Judge::Impl::ForCells(uint32_t block, uint64_t offset, uint64_t len, F f) {
-  uint64_t done = 0;
-  while (done < len) {
-    const uint64_t at = offset + done;
-    const auto from = static_cast<unsigned>(at & 7);
-    const auto n = static_cast<unsigned>(std::min<uint64_t>(8 - from, len - done));
-    f(memory_.At(block, at >> 3), at >> 3, from, from + n, done);
-    done += n;
-  }
-}
-
 // Drops old values where the writer's effect must be seen by now.
 void Judge::Impl::Resolve(Cell& cell) {
   if (cell.definite() || cell.open || cell.mixed) return;
@@ -707,6 +694,9 @@ bool Judge::Impl::ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t byte
     return b == block && at < to && at + len > from;
   };
   Cell& c = memory_.At(block, cell);
+  for (const MrState& mr : mrs_) {
+    if (mr.vague && overlaps(mr.block, mr.home, mr.size)) return true;
+  }
   for (QpState& qp : qps_) {
     if (!qp.followed) return true;
     // A receive that may have been filled before its completion was polled.

@@ -60,6 +60,7 @@ LocalPlace Judge::Impl::PlaceLocal(KeyRef key, MemRef addr, uint64_t len, Index 
   }
   const MrState& mr = mrs_[index];
   place.unsure = mr.unsure;
+  place.placed &= !mr.vague;
   if (mr.pd != pd) {
     place.fault = LocalFault::kWrongPd;
   } else if (!Inside(mr, key.object, addr, len, place.placed, place.offset, &place.unsure)) {
@@ -134,6 +135,11 @@ RemotePlace Judge::Impl::PlaceRemote(const Request& r, const QpState& qp,
       place.fault = RemoteFault::kUnknownKey;
       return place;
     }
+    if (b.mr != kNone && mrs_[b.mr].vague) {
+      place.placed = false;
+      place.unsure = true;
+      return place;
+    }
     if (pd != kNone && mw.pd != pd) {
       place.unsure |= pd_unsure;
       place.fault = RemoteFault::kWrongPd;
@@ -184,6 +190,10 @@ RemotePlace Judge::Impl::PlaceRemote(const Request& r, const QpState& qp,
     const MrState& mr = mrs_[m];
     place.changed = mr.changed;
     if (mr.unsure) place.unsure = true;
+    if (mr.vague) {
+      place.placed = false;
+      return place;
+    }
     if (pd == kNone && pd_unsure) place.unsure = true;
     if (pd != kNone && mr.pd != pd) {
       place.unsure |= pd_unsure;
@@ -273,6 +283,8 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
   for (const SrqState& s : srqs_) {
     if (&s.rq == rq && s.leaky) *open = true;
   }
+  // The receive of a message of a former life may have been this one's.
+  if (peer->ghost_came) *open = true;
   // Others may take what is there: sure only where there is enough for all that are on their way.
   uint64_t wanted = 1;
   for (const QpState& q : qps_) wanted += q.messages.size() - q.delivered + q.ghosts.size();

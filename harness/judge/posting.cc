@@ -215,9 +215,11 @@ void Judge::Impl::Setter(const Call& call) {
       AddSges(call.sge, &r);
       break;
     case CallKind::kSetInline:
+      if (r.op == Operation::kFlush) break;  // its length is the builder's
       AddInline(call.addr, call.len, &r);
       break;
     case CallKind::kSetInlineList:
+      if (r.op == Operation::kFlush) break;
       r.data = Data::kInline;
       r.payload = static_cast<uint32_t>(payloads_.size());
       r.length = 0;
@@ -446,7 +448,7 @@ void Judge::Impl::Complete(const Call& call, const Event& event) {
     if (event.rc == 0 && undefined) Unfollow(*qp);
     for (const Request& r : region.staged) Drop(*qp, r, Fate::kRefused);
     if (event.rc == 0) {
-      cqs_[qp->send_cq].possible += static_cast<uint32_t>(region.staged.size());
+      MayComplete(*qp, region.staged.size());
       Started();
     }
     region.staged.clear();
@@ -582,6 +584,13 @@ bool Judge::Impl::MayChoke(QpState& to, const Request& r) {
   return false;
 }
 
+// So many of what it was given may complete, though nobody follows them.
+void Judge::Impl::MayComplete(QpState& qp, size_t count) {
+  if (qp.send_cq == kNone) return;
+  cqs_[qp.send_cq].possible += static_cast<uint32_t>(count);
+  CheckOverrun(cqs_[qp.send_cq]);
+}
+
 void Judge::Impl::Unfollow(QpState& qp) {
   if (!qp.followed) return;
   qp.followed = false;
@@ -605,12 +614,13 @@ bool Judge::Impl::GoesOn(const Call& call, const Event& event) const {
 void Judge::Impl::PostSend(const Call& call, const Event& event) {
   QpState* qp = Qp(call.object);
   if (qp == nullptr) return;
-  if (list_of_ != call.object) {
-    list_.clear();
-    list_of_ = call.object;
+  List& list = ListOf(call);
+  if (list.of != call.object) {
+    list.sends.clear();
+    list.of = call.object;
   }
-  list_.emplace_back();
-  Request& r = list_.back();
+  list.sends.emplace_back();
+  Request& r = list.sends.back();
   r = Request{};
   r.qp = static_cast<Index>(qp - qps_.begin());
   r.call = call_index_;
@@ -636,40 +646,42 @@ void Judge::Impl::PostSend(const Call& call, const Event& event) {
   r.srqn = call.srqn;
   r.qp_setter = true;
   if (GoesOn(call, event)) return;
-  EndPostSend(event);
+  EndPostSend(list, event);
 }
 
-void Judge::Impl::EndPostSend(const Event& event) {
-  QpState* qp = Qp(list_of_);
-  list_of_ = kNoObject;
-  if (qp == nullptr || list_.empty()) return;
-  const size_t n = list_.size();
+void Judge::Impl::EndPostSend(List& pending, const Event& event) {
+  QpState* qp = Qp(pending.of);
+  pending.of = kNoObject;
+  std::vector<Request>& list = pending.sends;
+  if (qp == nullptr || list.empty()) return;
+  const size_t n = list.size();
   size_t misused = 0;
-  while (misused < n && !Misused(*qp, list_[misused])) ++misused;
+  while (misused < n && !Misused(*qp, list[misused])) ++misused;
   const bool in_region = qp->region.open && !parallel_;  // WR-MIX-002
   // A list that was refused at its first misuse is posted as far as that.
   const bool posted_misuse = misused < n && (event.rc == 0 || event.count > misused);
   if (in_region || posted_misuse || !qp->followed) {
     if (event.rc == 0 || event.count > 0) {
       Unfollow(*qp);
+      MayComplete(*qp, n);
       Started();
     }
-    list_.clear();
+    list.clear();
     return;
   }
   if (event.rc == 0) {
-    const PostJudgement j = JudgePosting(*qp, list_.data(), n);
+    const PostJudgement j = JudgePosting(*qp, list.data(), n);
     if (!parallel_) JudgeRc(*qp, j, 0, "ibv_post_send()", n);
     for (size_t i = 0; i < n; ++i) {
-      if (i > 0) RereadInline(&list_[i]);
-      Accept(*qp, list_[i]);
+      if (i > 0) RereadInline(&list[i]);
+      Accept(*qp, list[i]);
     }
     Started();
   } else {
     // Those before bad_wr are posted, it and those behind it are not (WR-MIX-007).
     const size_t bad = std::min<size_t>(event.count, n - 1);
     for (size_t i = 0; i < bad; ++i) {
-      const PostJudgement j = JudgePosting(*qp, &list_[i], 1);
+      const PostJudgement j = JudgePosting(*qp, &list[i], 1);
       if (!j.may_accept && !parallel_) {
         Report("WR-MIX-007",
                NameOf(qp->id) + ": bad_wr names request " + std::to_string(bad) +
@@ -677,16 +689,16 @@ void Judge::Impl::EndPostSend(const Event& event) {
                {"bad_wr = request " + std::to_string(i)},
                "bad_wr = request " + std::to_string(bad));
       }
-      if (i > 0) RereadInline(&list_[i]);
-      Accept(*qp, list_[i]);
+      if (i > 0) RereadInline(&list[i]);
+      Accept(*qp, list[i]);
       Started();
     }
     if (!parallel_ && bad != misused) {
-      JudgeRc(*qp, JudgePosting(*qp, &list_[bad], 1), event.rc, "ibv_post_send()", 1);
+      JudgeRc(*qp, JudgePosting(*qp, &list[bad], 1), event.rc, "ibv_post_send()", 1);
     }
-    for (size_t i = bad; i < n; ++i) Drop(*qp, list_[i], Fate::kRefused);
+    for (size_t i = bad; i < n; ++i) Drop(*qp, list[i], Fate::kRefused);
   }
-  list_.clear();
+  list.clear();
 }
 
 void Judge::Impl::BindType1(const Call& call, const Event& event) {
@@ -714,9 +726,10 @@ void Judge::Impl::BindType1(const Call& call, const Event& event) {
 }
 
 void Judge::Impl::PostReceive(const Call& call, const Event& event, bool srq) {
-  if (list_of_ != call.object) {
-    receive_list_.clear();
-    list_of_ = call.object;
+  List& list = ListOf(call);
+  if (list.of != call.object) {
+    list.receives.clear();
+    list.of = call.object;
   }
   Receive receive;
   receive.wr_id = call.wr_id;
@@ -727,15 +740,16 @@ void Judge::Impl::PostReceive(const Call& call, const Event& event, bool srq) {
     sges_.push_back({s.lkey, s.addr, s.len, 0, 0, false});
     receive.length += s.len;
   }
-  receive_list_.push_back(receive);
+  list.receives.push_back(receive);
   if (GoesOn(call, event)) return;
   (void)srq;
-  EndPostReceive(event);
+  EndPostReceive(list, event);
 }
 
-void Judge::Impl::EndPostReceive(const Event& event) {
-  const ObjectId of = list_of_;
-  list_of_ = kNoObject;
+void Judge::Impl::EndPostReceive(List& pending, const Event& event) {
+  const ObjectId of = pending.of;
+  pending.of = kNoObject;
+  std::vector<Receive>& list = pending.receives;
   ReceiveQueue* rq = nullptr;
   QpState* qp = nullptr;
   Index pd = kNone;
@@ -753,12 +767,12 @@ void Judge::Impl::EndPostReceive(const Event& event) {
     pd = qp->pd;
     cq = qp->recv_cq;
   }
-  const size_t n = receive_list_.size();
+  const size_t n = list.size();
   const size_t accepted = event.rc == 0 ? n : std::min<size_t>(event.count, n);
   bool may_refuse = uint64_t{rq->outstanding} + accepted + (event.rc ? 1 : 0) > rq->limit;
   bool must_refuse = false;
   for (size_t i = 0; i < n; ++i) {
-    Receive& r = receive_list_[i];
+    Receive& r = list[i];
     if (r.sge_count > rq->max_sge) may_refuse = true;
     for (uint32_t s = 0; s < r.sge_count; ++s) {
       Sge& e = sges_[r.first_sge + s];
@@ -775,7 +789,7 @@ void Judge::Impl::EndPostReceive(const Event& event) {
     if (r.fault) may_refuse = true;
   }
   if (qp && qp->srq != kNone) {
-    receive_list_.clear();
+    list.clear();
     return;  // a QP on an SRQ has no receive queue of its own
   }
   if (qp) {
@@ -795,7 +809,7 @@ void Judge::Impl::EndPostReceive(const Event& event) {
            {"0"}, std::to_string(event.rc));
   }
   for (size_t i = 0; i < accepted; ++i) {
-    Receive& r = receive_list_[i];
+    Receive& r = list[i];
     r.posted = ++clock_;
     rq->posted.push_back(r);
     ++rq->outstanding;
@@ -806,7 +820,7 @@ void Judge::Impl::EndPostReceive(const Event& event) {
     }
   }
   if (accepted) Started();
-  receive_list_.clear();
+  list.clear();
 }
 
 }  // namespace qpexam::judge

@@ -39,9 +39,7 @@ void Judge::Impl::Clear() {
   sges_.clear();
   payloads_.clear();
   unknowns_.clear();
-  list_.clear();
-  receive_list_.clear();
-  list_of_ = kNoObject;
+  for (List& list : lists_) list.of = kNoObject;
   wrong_at_call_ = ~0u;
   index_.assign(program_->objects.size(), kNone);
 }
@@ -105,7 +103,7 @@ void Judge::Impl::Step(const Event& event) {
     // A list of which one request could not be spelled is not posted at all.
     if (call_->kind == CallKind::kPostSend || call_->kind == CallKind::kRecv ||
         call_->kind == CallKind::kSrqRecv) {
-      list_of_ = kNoObject;
+      ListOf(*call_).of = kNoObject;
     }
     return;
   }

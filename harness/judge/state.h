@@ -50,6 +50,7 @@ struct MrState {
   bool own_space = false;  // iova or zero-based: addresses mean nothing through another mr's key
   bool zero_based = false;
   bool unsure = false;  // a failed rereg: nothing is known of it
+  bool vague = false;   // addresses count from 0 or from the iova: nothing says which wins
   Clock changed = 0;
 };
 
