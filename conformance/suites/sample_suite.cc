@@ -1,6 +1,7 @@
 // SAMPLE: when wr_id and wr_flags are taken, and that nobody else touches them.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -321,20 +322,52 @@ QPX_TEST_P(Sample, TheInlineFlagDoesNotTurnAnSgeIntoInline, NotRaw(), "WR-SAMPLE
       << "IBV_SEND_INLINE in wr_flags with set_sge: " << problem;
 }
 
+// Every bit that ibv_send_flags does not have, on every operation and QP type: as if it were clear,
+// or refused, and nothing between.
 QPX_TEST_P(Sample, UndefinedFlagBits, NotRaw(), "WR-SAMPLE-008") {
-  const std::string problem = Persist(param, [&] {
-    Pair& pair = bed().Connect(Sends(param));
-    Traffic traffic(bed(), pair);
-    Flight flight = traffic.Make(Op::kSend, 1);
-    flight.wr.flags |= 1u << 31;
-    if (Post(pair.a, flight.wr) != 0) {
-      Record::Current().Variation("WR-SAMPLE-008", "refused at complete");
-      return std::string();
+  constexpr unsigned kFirstUndefined = 5;  // behind IBV_SEND_IP_CSUM
+  int swept = 0;
+  for (const Op op : OpsOf(param)) {
+    // The key that it invalidates would have to be bound on the XRC_RECV side.
+    if (!facts().Has(op) || (op == Op::kSendInv && param == Transport::kXrc)) continue;
+    PairOptions options;
+    options.transport = param;
+    options.ops = Info(op).bit | (op == Op::kLocalInv ? Info(Op::kBindMw).bit : 0);
+    if (param != Transport::kXrc) {
+      options.peer_ops = Bits({Op::kSend}) | (op == Op::kSendInv ? Info(Op::kBindMw).bit : 0);
     }
-    Record::Current().Variation("WR-SAMPLE-008", "ignored");
-    return traffic.Finish({flight});
-  });
-  EXPECT_CLAUSE("WR-SAMPLE-008", problem.empty()) << problem;
+    Pair* pair = nullptr;
+    try {
+      pair = &bed().Connect(options);
+    } catch (const NotApplicable&) {
+      continue;  // not offered here
+    }
+    ++swept;
+    std::optional<Traffic> traffic;
+    traffic.emplace(bed(), *pair);
+    for (unsigned bit = kFirstUndefined; bit < 32; ++bit) {
+      const std::string problem = Persist(param, [&]() -> std::string {
+        if (pair == nullptr) {
+          pair = &bed().Connect(options);
+          traffic.emplace(bed(), *pair);
+        }
+        Flight flight = traffic->Make(op, bit);
+        flight.wr.flags |= 1u << bit;
+        if (Post(pair->a, flight.wr) == 0) {
+          Record::Current().Variation("WR-SAMPLE-008", "ignored");
+          std::string wrong = traffic->Finish({flight});
+          if (!wrong.empty()) pair = nullptr;  // its queue may be in an error
+          return wrong;
+        }
+        Record::Current().Variation("WR-SAMPLE-008", "refused at complete");
+        pair = nullptr;  // the peer has a receive too many
+        return traffic->CheckUntouched(flight);
+      });
+      ASSERT_CLAUSE("WR-SAMPLE-008", problem.empty())
+          << Info(op).name << ", bit " << bit << ": " << problem;
+    }
+  }
+  if (swept == 0) throw NotApplicable{std::string("no operation on ") + Name(param)};
 }
 
 QPX_TEST(Sample, MembersBelongToOneQp, "WR-SAMPLE-009") {
