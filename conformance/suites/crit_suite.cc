@@ -47,6 +47,7 @@ QPX_TEST(Crit, CompleteAndAbortReleaseTheRegion, "WR-CRIT-002", "WR-CRIT-003") {
       qps.push_back(pairs.back()->a.ex);
     }
     for (int round = 0; round < Repetitions(100000) / 10; round += kQps) {
+      ChildAdvances();
       for (ibv_qp_ex* ex : qps) {
         ibv_wr_start(ex);
         ibv_wr_abort(ex);
