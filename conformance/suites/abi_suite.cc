@@ -1,6 +1,9 @@
 // ABI: ibv_qp_to_qp_ex, struct layout, extension rules.
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <memory>
 #include <string>
 
 #include "conformance/fixture/bed.h"
@@ -187,6 +190,47 @@ QPX_TEST(Abi, NoExtendedQpWithoutTheFlag, "WR-ABI-006") {
     EXPECT_CLAUSE("WR-ABI-006", ibv_qp_to_qp_ex(qp) == nullptr)
         << "after ibv_create_qp_ex without SEND_OPS_FLAGS";
   }
+}
+
+// What libibverbs answers for an object that is no verbs_qp is decided by whatever lies behind its
+// ibv_qp, so nobody may ask. Here the bytes behind are ours: the cast is blind if they decide.
+QPX_TEST(Abi, TheCastIsBlind, "WR-ABI-002") {
+  // Larger than any verbs_qp: nothing outside is read.
+  struct Object {
+    ibv_qp qp;
+    unsigned char behind[4096];
+  };
+  auto object = std::make_unique<Object>();
+  object->qp.qp_type = IBV_QPT_RC;
+  std::fill(std::begin(object->behind), std::end(object->behind), static_cast<unsigned char>(0));
+  const ibv_qp_ex* with_zeros = ibv_qp_to_qp_ex(&object->qp);
+  std::fill(std::begin(object->behind), std::end(object->behind), static_cast<unsigned char>(0xff));
+  const ibv_qp_ex* with_ones = ibv_qp_to_qp_ex(&object->qp);
+  Record::Current().Variation("WR-ABI-002", (with_zeros == nullptr) == (with_ones == nullptr)
+                                                ? "answered without a look behind the object"
+                                                : "the bytes behind the object decide");
+  // So every QP of the reference has to be one that may be asked, however it was made.
+  for (const Transport transport : AllTransports()) {
+    PairOptions options;
+    options.transport = transport;
+    if (transport == Transport::kRaw) options.ops = Bits({Op::kSend});
+    ibv_cq* cq = bed().Cq(64);
+    ibv_qp_init_attr_ex attr = RequesterAttr(bed(), options, cq, cq);
+    attr.comp_mask &= ~uint32_t{IBV_QP_INIT_ATTR_SEND_OPS_FLAGS};
+    attr.send_ops_flags = ~uint64_t{0};  // not valid, so not looked at
+    ibv_qp* plain = bed().TryQp(&attr);
+    if (plain == nullptr) throw SetUpFailed{std::string("no plain QP: ") + Name(transport)};
+    EXPECT_CLAUSE("WR-ABI-002", ibv_qp_to_qp_ex(plain) == nullptr)
+        << Name(transport) << ": a QP without operations is said to be extended";
+  }
+  ibv_qp_init_attr_ex attr{};
+  attr.qp_type = IBV_QPT_XRC_RECV;
+  attr.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+  attr.xrcd = bed().xrcd();
+  ibv_qp* target = bed().TryQp(&attr);
+  if (target == nullptr) throw SetUpFailed{"no XRC_RECV QP"};
+  EXPECT_CLAUSE("WR-ABI-002", ibv_qp_to_qp_ex(target) == nullptr)
+      << "an XRC_RECV QP is said to be extended";
 }
 
 }  // namespace
