@@ -41,9 +41,9 @@ struct Expectations {
 };
 
 // Tab-separated: provider, versions ("*", "44.0..56.1", "..56.1"), clause ("-": none), test,
-// verdict (a ? after it: the order of threads decides, so that it need not happen in a run), reason,
-// link. A line "skips<TAB>provider<TAB>N" is a bound. # starts a comment. False
-// with *why: file, line and what would be right.
+// verdict (a ? after it: the order of threads decides, so that it need not happen in a run),
+// reason, link. A line "skips<TAB>provider<TAB>N" is a bound. # starts a comment. False with *why:
+// file, line and what would be right.
 bool ParseExpectations(std::string_view text, const std::string& file, Expectations* out,
                        std::string* why);
 
