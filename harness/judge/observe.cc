@@ -188,8 +188,14 @@ void Judge::Impl::PutBytes(uint32_t block, uint64_t offset, const uint8_t* bytes
              if (!c.definite() || c.receives || c.touched > since || c.fenced_at > since) {
                any |= NonZeroBytes(mask);
              }
-             SetValue(c, value, mask, any);
-             if (c.definite()) c.writer = 0;
+             if (!c.definite() && c.writer != 0 && Of(c.writer).fate == Fate::kOutstanding) {
+               // It may write there still.
+               AddValue(c, value, mask, any, &verdict_.leniency.cells_any);
+               c.open = true;
+             } else {
+               SetValue(c, value, mask, any);
+               if (c.definite()) c.writer = 0;
+             }
              c.touched = clock_;
              c.received = true;
              memory_.List(c, block, index);

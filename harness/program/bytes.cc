@@ -134,6 +134,7 @@ class Decoder {
       }
       at = std::min(size_, kRecordBytes);
     }
+    program_.calls.reserve(std::min(size_ / kRecordBytes + 1, limits_.calls));
     Validator validator(program_);
     while (at < size_ && program_.calls.size() < limits_.calls) {
       size_t end = std::min(size_, at + kRecordBytes);
