@@ -34,9 +34,9 @@ void DecodedReceive::Clear() {
 
 Mapping DeviceModel::MapDevicePage(uint64_t, size_t, SharedMemory&) { return Mapping(); }
 
-std::vector<Doorbell> DeviceModel::OnWrite(const Mapping&, uint64_t, Bytes) { return {}; }
+std::optional<Doorbell> DeviceModel::OnWrite(const Mapping&, uint64_t, Bytes) { return {}; }
 
-void DeviceModel::Retire(Queue&, uint32_t) {}
+bool DeviceModel::Retire(Queue&, uint32_t) { return false; }
 
 void DeviceModel::Express(NativeCompletion*) const {}
 

@@ -258,12 +258,13 @@ class DeviceModel {
   // Memory behind an mmap offset that no Mapping has (device pages); size 0: there is none.
   virtual Mapping MapDevicePage(uint64_t offset, size_t size, SharedMemory& memory);
   // A store of the provider into a device page of `region`. Returns what it rings.
-  virtual std::vector<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored);
+  virtual std::optional<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored);
   // Reads the entry at queue.next.
   virtual Visibility DecodeSend(Queue& queue, DecodedSend* out) = 0;
   virtual Visibility DecodeReceive(Queue& queue, DecodedReceive* out) = 0;
-  // The device is done with `slots` entries and says so in shared memory, where it does.
-  virtual void Retire(Queue& queue, uint32_t slots);
+  // The device is done with `slots` entries. Where it says so in shared memory, it does that here
+  // and returns true: the library may use them again, before it has seen a completion.
+  virtual bool Retire(Queue& queue, uint32_t slots);
   // Takes from a completion what this device's CQEs have no room for; the library can only report
   // what is left.
   virtual void Express(NativeCompletion* native) const;

@@ -405,59 +405,60 @@ int KernelImpl::MmioStore(uint8_t* address, const void* bytes, size_t size) {
                               size, size - (page.mapping.size - offset)));
   }
   std::memcpy(address, bytes, std::min<size_t>(size, page.mapping.size - offset));
-  for (const Doorbell& bell : page.context->model().OnWrite(
-           page.mapping, offset, Bytes{static_cast<const uint8_t*>(bytes), size})) {
-    switch (bell.kind) {
-      case Doorbell::Kind::kSend: {
-        auto qp = qps_.find(bell.number);
-        if (qp == qps_.end() || qp->second->context != page.context) {
-          Misuse("wqe", fmt::format("doorbell for QP {:#x}, which is none", bell.number));
-          break;
-        }
-        qp->second->facts.sq.doorbell = bell.value;
-        ReadSendQueue(*qp->second);
+  const std::optional<Doorbell> rung = page.context->model().OnWrite(
+      page.mapping, offset, Bytes{static_cast<const uint8_t*>(bytes), size});
+  if (!rung.has_value()) return 1;
+  const Doorbell& bell = *rung;
+  switch (bell.kind) {
+    case Doorbell::Kind::kSend: {
+      auto qp = qps_.find(bell.number);
+      if (qp == qps_.end() || qp->second->context != page.context) {
+        Misuse("wqe", fmt::format("doorbell for QP {:#x}, which is none", bell.number));
         break;
       }
-      case Doorbell::Kind::kReceive: {
-        auto qp = qps_.find(bell.number);
-        if (qp == qps_.end() || qp->second->context != page.context) {
-          Misuse("wqe", fmt::format("receive doorbell for QP {:#x}, which is none", bell.number));
-          break;
-        }
-        qp->second->facts.rq.doorbell = bell.value;
+      qp->second->facts.sq.doorbell = bell.value;
+      ReadSendQueue(*qp->second);
+      break;
+    }
+    case Doorbell::Kind::kReceive: {
+      auto qp = qps_.find(bell.number);
+      if (qp == qps_.end() || qp->second->context != page.context) {
+        Misuse("wqe", fmt::format("receive doorbell for QP {:#x}, which is none", bell.number));
         break;
       }
-      case Doorbell::Kind::kShared: {
-        bool found = false;
-        page.context->srqs.ForEach([&](HostedSrq& srq) {
-          if (srq.facts.number != bell.number) return;
-          srq.facts.queue.doorbell = bell.value;
-          found = true;
-        });
-        if (!found) {
-          Misuse("wqe", fmt::format("doorbell for SRQ {:#x}, which is none", bell.number));
-        }
+      qp->second->facts.rq.doorbell = bell.value;
+      break;
+    }
+    case Doorbell::Kind::kShared: {
+      bool found = false;
+      page.context->srqs.ForEach([&](HostedSrq& srq) {
+        if (srq.facts.number != bell.number) return;
+        srq.facts.queue.doorbell = bell.value;
+        found = true;
+      });
+      if (!found) {
+        Misuse("wqe", fmt::format("doorbell for SRQ {:#x}, which is none", bell.number));
+      }
+      break;
+    }
+    case Doorbell::Kind::kCqConsumer: {
+      auto cq = cqs_.find(bell.number);
+      if (cq == cqs_.end() || cq->second->context != page.context) {
+        Misuse("kernel", fmt::format("doorbell for CQ {:#x}, which is none", bell.number));
         break;
       }
-      case Doorbell::Kind::kCqConsumer: {
-        auto cq = cqs_.find(bell.number);
-        if (cq == cqs_.end() || cq->second->context != page.context) {
-          Misuse("kernel", fmt::format("doorbell for CQ {:#x}, which is none", bell.number));
-          break;
-        }
-        cq->second->facts.queue.doorbell = bell.value;
+      cq->second->facts.queue.doorbell = bell.value;
+      break;
+    }
+    case Doorbell::Kind::kArmCq: {
+      auto cq = cqs_.find(bell.number);
+      if (cq == cqs_.end() || cq->second->context != page.context) {
+        Misuse("kernel", fmt::format("arms CQ {:#x}, which is none", bell.number));
         break;
       }
-      case Doorbell::Kind::kArmCq: {
-        auto cq = cqs_.find(bell.number);
-        if (cq == cqs_.end() || cq->second->context != page.context) {
-          Misuse("kernel", fmt::format("arms CQ {:#x}, which is none", bell.number));
-          break;
-        }
-        cq->second->facts.queue.doorbell = bell.value;
-        Arm(*cq->second, bell.arm);
-        break;
-      }
+      cq->second->facts.queue.doorbell = bell.value;
+      Arm(*cq->second, bell.arm);
+      break;
     }
   }
   return 1;

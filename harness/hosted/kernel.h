@@ -64,8 +64,9 @@ class SeamObserver {
   virtual ~SeamObserver() = default;
   // A send WQE was handed over and decoded. decoded.complaints are findings of their own.
   virtual void OnSend(const QpFacts& qp, Visibility visibility, const DecodedSend& decoded) = 0;
-  // A request of the send queue has succeeded without a completion: its entry was queue.next then.
-  virtual void OnSilentSuccess(const QpFacts& qp, uint32_t entry) = 0;
+  // The device will not read a request again that OnSend() told of, with this as queue.next: it has
+  // succeeded without a completion, or is known to the library to be done before it completes.
+  virtual void OnRetired(const QpFacts& qp, uint32_t entry) = 0;
   // A receive WQE of a QP's own or a shared queue; queue.next is its entry.
   virtual void OnReceive(const Queue& queue, const DecodedReceive& decoded) = 0;
   // A CQE is about to be written: from here on another thread's poll may return it.

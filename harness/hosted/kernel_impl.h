@@ -4,7 +4,6 @@
 #define QPEXAM_HARNESS_HOSTED_KERNEL_IMPL_H_
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "harness/hosted/device_model.h"
+#include "harness/hosted/fifo.h"
 #include "harness/hosted/guarded_memory.h"
 #include "harness/hosted/kernel.h"
 #include "reference/model/engine.h"
@@ -58,7 +58,7 @@ struct HostedCq : HostedObject, model::CqSink {
   model::Cq* cq = nullptr;
   int channel = -1;
   uint32_t comp_events = 0;
-  std::deque<NativeCompletion> held;
+  Fifo<NativeCompletion> held;
 
   bool OnCompletion(model::Cq&, const model::Completion& completion) override;
   void OnCqEvent(model::Cq&) override {}  // arming is the kernel's own: see work.cc
@@ -83,7 +83,7 @@ struct PendingReceive {
 struct HostedSrq : HostedObject {
   SrqFacts facts;
   model::Srq* srq = nullptr;
-  std::deque<PendingReceive> pending;
+  Fifo<PendingReceive> pending;
   bool pumping = false;
 };
 
@@ -93,8 +93,8 @@ struct HostedQp : HostedObject {
   HostedCq* send_cq = nullptr;
   HostedCq* recv_cq = nullptr;
   HostedSrq* srq = nullptr;
-  std::deque<PendingSend> sends;
-  std::deque<PendingReceive> receives;
+  Fifo<PendingSend> sends;
+  Fifo<PendingReceive> receives;
   std::set<std::string> multicast_groups;  // GIDs: a QP in one cannot be destroyed
   bool pumping = false;
 };

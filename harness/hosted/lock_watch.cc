@@ -52,6 +52,8 @@ void LockWatch::Hook(void*, const void* lock, qpx_seam_lock_event event) {
 size_t LockWatch::HeldByThisThread() { return t_held.count; }
 void LockWatch::ForgetThisThread() { t_held.count = 0; }
 
+bool LockWatch::Any() { return t_held.count != 0 || g_any.load(std::memory_order_acquire); }
+
 std::vector<std::string> LockWatch::Take() {
   std::vector<std::string> found;
   if (!g_any.load(std::memory_order_acquire)) return found;

@@ -23,6 +23,8 @@ class LockWatch {
   static void ForgetThisThread();
   // What was found since the last call, in all threads.
   static std::vector<std::string> Take();
+  // Whether Take() or HeldByThisThread() has anything to say.
+  static bool Any();
 };
 
 }  // namespace qpexam::hosted

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cassert>
 #include <cstring>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -15,6 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "harness/hosted/fifo.h"
 #include "harness/hosted/lock_watch.h"
 #include "harness/hosted/posted_request.h"
 
@@ -47,44 +46,46 @@ struct PostedReceive {
 class Entries {
  public:
   struct Entry {
-    uint32_t index;
-    uint64_t wr_id;
+    uint32_t index = 0;
+    uint64_t wr_id = 0;
     std::optional<Operation> op;  // of a send
     // Where a device that may read the entry again finds it, and the bytes it has to find there;
     // of an entry in one piece, its front.
     const uint8_t* at = nullptr;
     size_t size = 0;
-    std::array<uint8_t, 128> bytes;
+    uint8_t bytes[128];  // as many as `size` says: the rest is not set
+
+    Entry() {}  // NOLINT: leaves `bytes` as they are
   };
-  void Add(const Entry& entry) {
-    // Room for more at the end, rather than a queue of many small blocks.
-    if (first_ > 0 && first_ * 2 > entries_.size()) {
-      entries_.erase(entries_.begin(), entries_.begin() + first_);
-      first_ = 0;
-    }
-    entries_.push_back(entry);
+  // One more, to be filled in.
+  Entry& Add(uint32_t index, uint64_t wr_id) {
+    Entry& entry = entries_.emplace_back();
+    entry.index = index;
+    entry.wr_id = wr_id;
+    return entry;
   }
-  // The entry, which is then forgotten; of a send queue with all before it.
-  std::optional<Entry> Take(uint32_t index, bool in_order) {
-    auto it = std::find_if(entries_.begin() + first_, entries_.end(),
-                           [index](const Entry& e) { return e.index == index; });
+  // What a completion says of the entry, which is then forgotten; of a send queue with all before
+  // it.
+  struct Named {
+    uint64_t wr_id;
+    std::optional<Operation> op;
+  };
+  std::optional<Named> Take(uint32_t index, bool in_order) {
+    Entry* it = std::find_if(entries_.begin(), entries_.end(),
+                             [index](const Entry& e) { return e.index == index; });
     if (it == entries_.end()) return std::nullopt;
-    Entry entry = *it;
-    if (in_order || it == entries_.begin() + first_) {
-      first_ = it + 1 - entries_.begin();
-      if (first_ == entries_.size()) Clear();
+    const Named named = {it->wr_id, it->op};
+    if (in_order) {
+      entries_.pop_front(static_cast<size_t>(it - entries_.begin()) + 1);
     } else {
       entries_.erase(it);
     }
-    return entry;
+    return named;
   }
-  void Clear() {
-    entries_.clear();
-    first_ = 0;
-  }
+  void Clear() { entries_.clear(); }
   // The device is done with the entry, which it will not read again; as a rule it is a late one.
   void Done(uint32_t index) {
-    for (size_t i = entries_.size(); i > first_; --i) {
+    for (size_t i = entries_.size(); i > 0; --i) {
       if (entries_[i - 1].index != index) continue;
       entries_[i - 1].at = nullptr;
       return;
@@ -92,9 +93,8 @@ class Entries {
   }
   // An entry whose bytes are no more what was handed over; told of once.
   const Entry* Altered() {
-    for (size_t i = first_; i < entries_.size(); ++i) {
-      Entry& e = entries_[i];
-      if (e.at == nullptr || std::memcmp(e.at, e.bytes.data(), e.size) == 0) continue;
+    for (Entry& e : entries_) {
+      if (e.at == nullptr || std::memcmp(e.at, e.bytes, e.size) == 0) continue;
       e.at = nullptr;
       return &e;
     }
@@ -102,12 +102,11 @@ class Entries {
   }
 
  private:
-  std::vector<Entry> entries_;
-  size_t first_ = 0;  // those before it are forgotten
+  Fifo<Entry> entries_;
 };
 
 struct WatchedQueue {
-  std::deque<PostedReceive> posted;
+  Fifo<PostedReceive> posted;
   Entries entries;
 };
 
@@ -147,7 +146,7 @@ struct WrittenCqe {
 
 struct WatchedCq {
   ibv_cq_ex original = {};
-  std::deque<WrittenCqe> written;
+  Fifo<WrittenCqe> written;
   uint64_t announced = 0;  // entries so far: the number of the next one
   // Polls of several threads at once: which of them comes first to MatchCompletion() says nothing.
   unsigned polls_open = 0;
@@ -261,6 +260,7 @@ class SeamOracle::Impl {
   }
   // After every call into the library.
   void CheckLocks(const char* call, const char* clause) {
+    if (!LockWatch::Any()) return;
     for (const std::string& what : LockWatch::Take()) {
       Find("lock", clause, fmt::format("{} {}", call, what));
     }
@@ -305,15 +305,25 @@ class SeamOracle::Impl {
           fmt::format("{} posted nothing, but the request posted before it with wr_id {:#x} is "
                       "another one now",
                       call, e->wr_id),
-          "was:\n" + Hex({e->bytes.data(), e->size}));
+          "was:\n" + Hex({e->bytes, e->size}));
     }
   }
 
-  void MatchCompletion(WatchedCq& cq, const model::Completion& seen, uint32_t fields);
+  void MatchCompletion(WatchedCq& cq, const model::Completion& seen, uint32_t fields) {
+    std::lock_guard<std::mutex> lock(mutex);
+    MatchLocked(cq, seen, fields);
+  }
+  void MatchLocked(WatchedCq& cq, const model::Completion& seen, uint32_t fields);
   // A poll that found nothing must have nothing that was there when it began.
-  void CheckEmpty(WatchedCq& cq, uint64_t visible_end, const char* call);
+  void CheckEmpty(WatchedCq& cq, uint64_t visible_end, const char* call) {
+    std::lock_guard<std::mutex> lock(mutex);
+    CheckEmptyLocked(cq, visible_end, call);
+  }
+  void CheckEmptyLocked(WatchedCq& cq, uint64_t visible_end, const char* call);
   // The end of what a poll that begins now can find.
   uint64_t BeginPoll(WatchedCq& cq);
+  // What ibv_poll_cq() of at most n returned, and its end.
+  void PolledLocked(WatchedCq& cq, int n, int got, const ibv_wc* wcs, uint64_t visible_end);
   uint64_t VisibleEnd(WatchedCq& cq);
   void EndPoll(WatchedCq& cq);
   void ReadEx(ibv_cq_ex* cq);
@@ -798,7 +808,19 @@ enum SeenField : uint32_t {
 int PollCq(ibv_cq* cq, int n, ibv_wc* wcs) {
   WatchedCq* w = g_oracle->Cq(cq);
   const uint64_t visible_end = g_oracle->BeginPoll(*w);
-  int got = g_oracle->Context(cq->context).ops.poll_cq(cq, n, wcs);
+  const int got = g_oracle->Context(cq->context).ops.poll_cq(cq, n, wcs);
+  {
+    std::lock_guard<std::mutex> lock(g_oracle->mutex);
+    g_oracle->PolledLocked(*w, n, got, wcs, visible_end);
+  }
+  g_oracle->CheckLocks("ibv_poll_cq()", "WR-CONC-006");
+  return got;
+}
+
+}  // namespace
+
+void SeamOracle::Impl::PolledLocked(WatchedCq& cq, int n, int got, const ibv_wc* wcs,
+                                    uint64_t visible_end) {
   for (int i = 0; i < got && i < n; ++i) {
     const ibv_wc& wc = wcs[i];
     model::Completion c;
@@ -817,20 +839,20 @@ int PollCq(ibv_cq* cq, int n, ibv_wc* wcs) {
     c.slid = wc.slid;
     c.sl = wc.sl;
     c.dlid_path_bits = wc.dlid_path_bits;
-    g_oracle->MatchCompletion(*w, c, kAllFields);
+    MatchLocked(cq, c, kAllFields);
   }
   // What is left of a QP that ended may come or not; it does not break the CQ.
   if (got < 0) {
-    g_oracle->Find("cqe", "WR-COMP-013", fmt::format("ibv_poll_cq() failed with {}", got));
+    FindLocked("cqe", "WR-COMP-013", fmt::format("ibv_poll_cq() failed with {}", got));
   }
   if (got > n) {
-    g_oracle->Find("cqe", "WR-COMP-015", fmt::format("ibv_poll_cq() of {} returned {}", n, got));
+    FindLocked("cqe", "WR-COMP-015", fmt::format("ibv_poll_cq() of {} returned {}", n, got));
   }
-  if (got >= 0 && got < n) g_oracle->CheckEmpty(*w, visible_end, "ibv_poll_cq()");
-  g_oracle->EndPoll(*w);
-  g_oracle->CheckLocks("ibv_poll_cq()", "WR-CONC-006");
-  return got;
+  if (got >= 0 && got < n) CheckEmptyLocked(cq, visible_end, "ibv_poll_cq()");
+  if (cq.polls_open > 0) --cq.polls_open;
 }
+
+namespace {
 
 int StartPoll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
   WatchedCq* w = g_oracle->Cq(cq);
@@ -934,18 +956,33 @@ void SeamOracle::Impl::ReadEx(ibv_cq_ex* cq) {
   MatchCompletion(*Cq(cq), c, fields);
 }
 
-void SeamOracle::Impl::MatchCompletion(WatchedCq& cq, const model::Completion& seen,
-                                       uint32_t fields) {
-  std::lock_guard<std::mutex> lock(mutex);
+namespace {
+
+// Nothing differs that MatchLocked() could tell of: the quick way for most completions.
+bool SameInAll(const model::Completion& want, const model::Completion& seen) {
+  if (want.wr_id != seen.wr_id || want.status != seen.status || want.qp_num != seen.qp_num ||
+      want.opcode != seen.opcode) {
+    return false;
+  }
+  const bool short_one = !want.is_receive && want.opcode != IBV_WC_RDMA_READ &&
+                         want.opcode != IBV_WC_COMP_SWAP && want.opcode != IBV_WC_FETCH_ADD;
+  if (short_one) return true;
+  return want.byte_len == seen.byte_len && want.wc_flags == seen.wc_flags && want.imm == seen.imm &&
+         want.invalidated == seen.invalidated && want.src_qp == seen.src_qp;
+}
+
+}  // namespace
+
+void SeamOracle::Impl::MatchLocked(WatchedCq& cq, const model::Completion& seen, uint32_t fields) {
   ++completions;
   auto same = [&](const WrittenCqe& w) {
     return w.completion.wr_id == seen.wr_id && w.completion.status == seen.status &&
            (!(fields & kQpNum) || w.completion.qp_num == seen.qp_num);
   };
   // Each part of a CQ has an order of its own: the next of any part may come.
-  auto next = cq.written.end(), expected = cq.written.end();
+  WrittenCqe *next = cq.written.end(), *expected = cq.written.end();
   std::vector<uint32_t> passed;
-  for (auto it = cq.written.begin(); it != cq.written.end(); ++it) {
+  for (WrittenCqe* it = cq.written.begin(); it != cq.written.end(); ++it) {
     if (std::find(passed.begin(), passed.end(), it->lane) != passed.end()) continue;
     if (same(*it)) {
       next = it;
@@ -977,6 +1014,7 @@ void SeamOracle::Impl::MatchCompletion(WatchedCq& cq, const model::Completion& s
       ++i;
     }
   }
+  if (SameInAll(want, seen)) return;
   std::string text;
   const char* clause = nullptr;
   auto differs = [&](const char* of, bool is_same, const char* field, uint64_t w, uint64_t got) {
@@ -1030,8 +1068,7 @@ void SeamOracle::Impl::MatchCompletion(WatchedCq& cq, const model::Completion& s
   }
 }
 
-void SeamOracle::Impl::CheckEmpty(WatchedCq& cq, uint64_t visible_end, const char* call) {
-  std::lock_guard<std::mutex> lock(mutex);
+void SeamOracle::Impl::CheckEmptyLocked(WatchedCq& cq, uint64_t visible_end, const char* call) {
   // What another thread's poll holds, and has yet to match, is not in the CQ either.
   if (cq.polls_open > 1) return;
   const auto was_there = [visible_end](const WrittenCqe& w) { return w.number < visible_end; };
@@ -1106,17 +1143,14 @@ void SeamOracle::OnSend(const QpFacts& qp, Visibility, const DecodedSend& decode
     return;
   }
   ++impl_->requests;
-  Entries::Entry entry;
-  entry.index = qp.sq.next;
-  entry.wr_id = posted->wr_id;
+  Entries::Entry& entry = w.send_entries.Add(qp.sq.next, posted->wr_id);
   if (posted->expressible) entry.op = posted->op;
   if (qp.sq.base != nullptr && decoded.raw.data >= qp.sq.base &&
       decoded.raw.data + decoded.raw.size <= qp.sq.base + qp.sq.size) {
     entry.at = decoded.raw.data;
-    entry.size = std::min(decoded.raw.size, entry.bytes.size());
-    std::memcpy(entry.bytes.data(), entry.at, entry.size);
+    entry.size = std::min(decoded.raw.size, sizeof entry.bytes);
+    std::memcpy(entry.bytes, entry.at, entry.size);
   }
-  w.send_entries.Add(entry);
   // What the type does not offer at all fails, at once or in a completion (WR-RESP-012); how a WQE
   // of it looks is not promised.
   const model::OperationInfo& info = model::Info(posted->op);
@@ -1140,7 +1174,7 @@ void SeamOracle::OnSend(const QpFacts& qp, Visibility, const DecodedSend& decode
                     Hex(decoded.raw));
 }
 
-void SeamOracle::OnSilentSuccess(const QpFacts& qp, uint32_t entry) {
+void SeamOracle::OnRetired(const QpFacts& qp, uint32_t entry) {
   std::lock_guard<std::mutex> lock(impl_->mutex);
   impl_->QpLocked(reinterpret_cast<const void*>(qp.sq.library_object))->send_entries.Done(entry);
 }
@@ -1158,10 +1192,7 @@ void SeamOracle::OnReceive(const Queue& queue, const DecodedReceive& decoded) {
   PostedReceive posted = std::move(w.posted.front());
   w.posted.pop_front();
   ++impl_->requests;
-  Entries::Entry entry;
-  entry.index = queue.next;
-  entry.wr_id = posted.wr_id;
-  w.entries.Add(entry);
+  w.entries.Add(queue.next, posted.wr_id);
   std::string text;
   for (const std::string& complaint : decoded.complaints) text += complaint + "; ";
   if (decoded.carries_wr_id && decoded.wr_id != posted.wr_id) text += "wr_id differs; ";

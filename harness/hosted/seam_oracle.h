@@ -48,7 +48,7 @@ class SeamOracle : public SeamObserver {
   uint64_t compared_completions() const;
 
   void OnSend(const QpFacts& qp, Visibility visibility, const DecodedSend& decoded) override;
-  void OnSilentSuccess(const QpFacts& qp, uint32_t entry) override;
+  void OnRetired(const QpFacts& qp, uint32_t entry) override;
   void OnReceive(const Queue& queue, const DecodedReceive& decoded) override;
   void OnCompletion(const CqFacts& cq, const NativeCompletion& completion) override;
   void OnCompletionWritten(const CqFacts& cq, CqeFate fate) override;

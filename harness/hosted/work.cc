@@ -16,7 +16,7 @@ namespace {
 // The position in a FIFO of pending entries of the one with `token`; the engine completes in order,
 // so it is the first.
 template <typename T>
-auto FindToken(std::deque<T>& pending, uint64_t token) {
+T* FindToken(Fifo<T>& pending, uint64_t token) {
   return std::find_if(pending.begin(), pending.end(),
                       [token](const T& p) { return p.token == token; });
 }
@@ -186,7 +186,9 @@ void KernelImpl::OnCompletion(HostedCq& cq, const model::Completion& completion)
     }
     uint32_t slots = it->slots;
     qp->sends.erase(it);
-    model.Retire(qp->facts.sq, slots);
+    if (model.Retire(qp->facts.sq, slots) && observer != nullptr) {
+      observer->OnRetired(qp->facts, native.entry);
+    }
   }
   model.Express(&native);
   // One that is late makes those behind it late.
@@ -203,7 +205,7 @@ void KernelImpl::OnSilentSuccess(HostedQp& qp, const model::SendRequest& request
   assert(it != qp.sends.end());
   const PendingSend done = *it;
   qp.sends.erase(it);
-  if (observer != nullptr) observer->OnSilentSuccess(qp.facts, done.entry);
+  if (observer != nullptr) observer->OnRetired(qp.facts, done.entry);
   qp.context->model().Retire(qp.facts.sq, done.slots);
 }
 
@@ -242,8 +244,8 @@ bool KernelImpl::ReleaseHeld() {
     });
   }
   for (HostedCq* cq : waiting) {
-    std::deque<NativeCompletion> held;
-    held.swap(cq->held);
+    Fifo<NativeCompletion> held;
+    std::swap(held, cq->held);
     if (freedom.reorder_across_qps) {
       // Order of one QP's side is kept; whose completion comes next is drawn.
       while (!held.empty()) {
@@ -251,9 +253,9 @@ bool KernelImpl::ReleaseHeld() {
         size_t pick = (random_ >> 33) % held.size();
         // The first of the drawn one's queue.
         const Queue* queue = held[pick].work_queue;
-        auto first = std::find_if(held.begin(), held.end(), [queue](const NativeCompletion& n) {
-          return n.work_queue == queue;
-        });
+        NativeCompletion* first =
+            std::find_if(held.begin(), held.end(),
+                         [queue](const NativeCompletion& n) { return n.work_queue == queue; });
         NativeCompletion native = *first;
         held.erase(first);
         Deliver(*cq, native);

@@ -190,7 +190,7 @@ class BnxtReModel : public DeviceModel {
     const bool exists = offset == 0 || offset == kDoorbellPage;
     return exists && size <= kBnxtPage ? memory.Allocate(size) : Mapping();
   }
-  std::vector<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored) override;
+  std::optional<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored) override;
   Visibility DecodeSend(Queue& q, DecodedSend* out) override;
   Visibility DecodeReceive(Queue& q, DecodedReceive* out) override;
   void Express(NativeCompletion* native) const override;
@@ -409,7 +409,7 @@ void BnxtReModel::Reset(QpFacts& qp) {
 
 // --- Doorbells -----------------------------------------------------------------------------------
 
-std::vector<Doorbell> BnxtReModel::OnWrite(const Mapping& region, uint64_t offset, Bytes stored) {
+std::optional<Doorbell> BnxtReModel::OnWrite(const Mapping& region, uint64_t offset, Bytes stored) {
   if (region.offset != kDoorbellPage || offset != 0 || stored.size < 8) return {};
   const auto what = Get<uint32_t>(stored.data, kBnxtDbWhat);
   if (!(what >> kBnxtDbValidShift & 1)) return {};
@@ -420,24 +420,24 @@ std::vector<Doorbell> BnxtReModel::OnWrite(const Mapping& region, uint64_t offse
   switch (what >> kBnxtDbTypeShift & kBnxtDbTypeMask) {
     case kBnxtDbSq:
       bell.kind = Doorbell::Kind::kSend;
-      return {bell};
+      return bell;
     case kBnxtDbRq:
       bell.kind = Doorbell::Kind::kReceive;
-      return {bell};
+      return bell;
     case kBnxtDbSrq:
       bell.kind = Doorbell::Kind::kShared;
-      return {bell};
+      return bell;
     case kBnxtDbCq:
       bell.kind = Doorbell::Kind::kCqConsumer;
-      return {bell};
+      return bell;
     case kBnxtDbCqArmSolicited:
       bell.kind = Doorbell::Kind::kArmCq;
       bell.arm = CqFacts::Arm::kSolicited;
-      return {bell};
+      return bell;
     case kBnxtDbCqArmAll:
       bell.kind = Doorbell::Kind::kArmCq;
       bell.arm = CqFacts::Arm::kAny;
-      return {bell};
+      return bell;
     default:
       return {};  // arming an SRQ: the limit came with MODIFY_SRQ
   }

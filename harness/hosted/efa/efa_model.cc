@@ -111,7 +111,7 @@ class EfaModel : public DeviceModel {
   const DeviceTraits& traits() const override { return traits_; }
   Reply Answer(const Command& command, Bytes in, MutBytes out) override;
   int AnswerNative(uint16_t object, uint16_t method, NativeAttributes& attributes) override;
-  std::vector<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored) override;
+  std::optional<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored) override;
   Visibility DecodeSend(Queue& q, DecodedSend* out) override;
   Visibility DecodeReceive(Queue& q, DecodedReceive* out) override;
   void Express(NativeCompletion* native) const override;
@@ -325,7 +325,7 @@ void EfaModel::Reset(QpFacts& qp) {
 
 // --- Doorbells -----------------------------------------------------------------------------------
 
-std::vector<Doorbell> EfaModel::OnWrite(const Mapping& region, uint64_t offset, Bytes stored) {
+std::optional<Doorbell> EfaModel::OnWrite(const Mapping& region, uint64_t offset, Bytes stored) {
   if (stored.size < 4) return {};
   Doorbell bell;
   bell.number = region.owner & 0xffffff;
@@ -333,13 +333,13 @@ std::vector<Doorbell> EfaModel::OnWrite(const Mapping& region, uint64_t offset, 
     case PageOf::kSqDoorbell:
       if (offset != kSqDoorbellOffset) return {};
       bell.kind = Doorbell::Kind::kSend;
-      return {bell};
+      return bell;
     case PageOf::kCqDoorbell:
       if (offset != kCqDoorbellOffset) return {};
       if (!(Get<uint32_t>(stored.data, 0) & EFA_LAYOUT_CQ_ARM)) return {};
       bell.kind = Doorbell::Kind::kArmCq;
       bell.arm = CqFacts::Arm::kAny;
-      return {bell};
+      return bell;
     case PageOf::kRqDoorbell:  // the record says how far; receives are read when they are needed
     case PageOf::kLlq:
       break;

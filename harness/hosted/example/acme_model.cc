@@ -110,12 +110,12 @@ class AcmeModel : public DeviceModel {
     return offset == 0 && size <= 4096 ? memory.Allocate(size) : Mapping();
   }
 
-  std::vector<Doorbell> OnWrite(const Mapping&, uint64_t offset, Bytes stored) override {
+  std::optional<Doorbell> OnWrite(const Mapping&, uint64_t offset, Bytes stored) override {
     if (offset != ACME_DOORBELL || stored.size != 4) return {};
     Doorbell bell;
     bell.kind = Doorbell::Kind::kSend;
     bell.number = Get<uint32_t>(stored.data, 0);
-    return {bell};
+    return bell;
   }
 
   Visibility DecodeSend(Queue& q, DecodedSend* out) override {

@@ -143,7 +143,7 @@ class HnsModel : public DeviceModel {
   Mapping MapDevicePage(uint64_t offset, size_t size, SharedMemory& memory) override {
     return offset == 0 && size <= kHnsPage ? memory.Allocate(size) : Mapping();  // the UAR
   }
-  std::vector<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored) override;
+  std::optional<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored) override;
   Visibility DecodeSend(Queue& q, DecodedSend* out) override;
   Visibility DecodeReceive(Queue& q, DecodedReceive* out) override;
   bool Encode(CqFacts& cq, const NativeCompletion& native) override;
@@ -341,7 +341,7 @@ void HnsModel::Reset(QpFacts& qp) {
 // Of what a processor stores at once.
 constexpr size_t kLargestPiece = 16;
 
-std::vector<Doorbell> HnsModel::OnWrite(const Mapping& region, uint64_t offset, Bytes stored) {
+std::optional<Doorbell> HnsModel::OnWrite(const Mapping& region, uint64_t offset, Bytes stored) {
   if (stored.size < 8) return {};
   Doorbell bell;
   if (region.owner != 0) {
@@ -353,14 +353,14 @@ std::vector<Doorbell> HnsModel::OnWrite(const Mapping& region, uint64_t offset, 
     if (piece ? offset + stored.size != kHnsWqeSize : offset != 0) return {};
     bell.kind = Doorbell::Kind::kSend;
     bell.number = region.owner;
-    return {bell};
+    return bell;
   }
   if (offset != kHnsUarDoorbell) return {};
   if (Field(stored.data, HNS_DB_CMD) != kHnsDbCqNotify) return {};
   bell.kind = Doorbell::Kind::kArmCq;
   bell.number = Field(stored.data, HNS_DB_TAG);
   bell.arm = Field(stored.data, HNS_DB_NOTIFY) != 0 ? CqFacts::Arm::kSolicited : CqFacts::Arm::kAny;
-  return {bell};
+  return bell;
 }
 
 // --- Decoding ------------------------------------------------------------------------------------

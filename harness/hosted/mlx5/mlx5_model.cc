@@ -153,7 +153,7 @@ class Mlx5Model : public DeviceModel {
     // Every page that the library maps is a UAR of its own: what is stored to it says for whom.
     return size <= 4096 ? memory.Allocate(size) : Mapping();
   }
-  std::vector<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored) override;
+  std::optional<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored) override;
   Visibility DecodeSend(Queue& q, DecodedSend* out) override;
   Visibility DecodeReceive(Queue& q, DecodedReceive* out) override;
   bool Encode(CqFacts& cq, const NativeCompletion& native) override;
@@ -379,7 +379,7 @@ Reply Mlx5Model::CreateSrq(const Command& command, Bytes in, MutBytes out) {
 
 // --- Doorbells -----------------------------------------------------------------------------------
 
-std::vector<Doorbell> Mlx5Model::OnWrite(const Mapping&, uint64_t offset, Bytes stored) {
+std::optional<Doorbell> Mlx5Model::OnWrite(const Mapping&, uint64_t offset, Bytes stored) {
   if (stored.size < 8) return {};
   Doorbell bell;
   if (offset == kMlx5UarCqDoorbell) {
@@ -388,7 +388,7 @@ std::vector<Doorbell> Mlx5Model::OnWrite(const Mapping&, uint64_t offset, Bytes 
     bell.number = GetBe32(stored.data, 4) & 0xffffff;
     bell.arm = command & (1 << 24) ? CqFacts::Arm::kSolicited : CqFacts::Arm::kAny;
     bell.sequence = command >> 28 & 3;
-    return {bell};
+    return bell;
   }
   // A half of a BlueFlame register: the first 8 bytes of a WQE, alone or with all of it behind. The
   // rest of a longer copy lands between the halves' beginnings and rings nothing.
@@ -397,7 +397,7 @@ std::vector<Doorbell> Mlx5Model::OnWrite(const Mapping&, uint64_t offset, Bytes 
   }
   bell.kind = Doorbell::Kind::kSend;
   bell.number = GetBe32(stored.data, kMlx5CtrlQpnDs) >> 8;
-  return {bell};
+  return bell;
 }
 
 // --- Decoding ------------------------------------------------------------------------------------

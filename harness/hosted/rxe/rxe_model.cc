@@ -234,8 +234,10 @@ class RxeModel : public DeviceModel {
   Visibility DecodeSend(Queue& q, DecodedSend* out) override;
   Visibility DecodeReceive(Queue& q, DecodedReceive* out) override;
 
-  void Retire(Queue& q, uint32_t slots) override {
+  // As do_complete() in the kernel: before the CQE is written.
+  bool Retire(Queue& q, uint32_t slots) override {
     StoreShared32(q.base + kRxeQueueConsumer, (Consumer(q) + slots) & Mask(q));
+    return true;
   }
 
   bool Encode(CqFacts& cq, const NativeCompletion& native) override;
