@@ -395,7 +395,8 @@ void Executor::Impl::RunOne(uint32_t index, Trace* trace, Scratch* scratch) {
     options_.current_call->store(index, std::memory_order_relaxed);
     options_.heartbeat->fetch_add(1, std::memory_order_relaxed);
   }
-  Event event;
+  // In place: no call adds events.
+  Event& event = trace->events.emplace_back();
   event.call = index;
   const size_t completions = trace->completions.size(), memory = trace->memory.size(),
                states = trace->states.size(), values = trace->values.size(),
@@ -410,7 +411,6 @@ void Executor::Impl::RunOne(uint32_t index, Trace* trace, Scratch* scratch) {
   event.states = range(states, trace->states.size());
   event.values = range(values, trace->values.size());
   event.lints = range(lints, trace->lints.size());
-  trace->events.push_back(event);
 }
 
 void Executor::Impl::RecordBare(uint32_t index, Ran ran) {

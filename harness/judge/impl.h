@@ -39,14 +39,7 @@ class Pool {
   size_t size_ = 0;
 };
 
-// What a request's local buffer, remote memory or window key turned out to be.
-struct LocalPlace {
-  model::LocalFault fault = model::LocalFault::kNone;
-  bool unsure = false;
-  bool placed = false;
-  uint32_t block = 0;
-  uint64_t offset = 0;
-};
+// What a request's remote memory turned out to be.
 struct RemotePlace {
   model::RemoteFault fault = model::RemoteFault::kNone;
   bool unsure = false;
@@ -170,6 +163,8 @@ class Judge::Impl {
   bool Inside(const MrState& mr, ObjectId key, MemRef addr, uint64_t len, bool placed,
               uint64_t start, bool* unsure) const;
   LocalPlace PlaceLocal(KeyRef key, MemRef addr, uint64_t len, Index pd, bool write) const;
+  // The same of an SGE that is being posted, found out once for each posting.
+  const LocalPlace& PlacePosted(Sge* sge, Index pd, bool write);
   RemotePlace PlaceRemote(const Request& r, const QpState& qp, const QpState* peer) const;
   bool ChangedSinceBuilt(KeyRef key, const Request& r) const;
   // Whether the key that a bind gives is one of the window itself.
@@ -220,7 +215,7 @@ class Judge::Impl {
 
   // --- observe.cc ------------------------------------------------------------------------------
   void Store(const Call& call);
-  bool Gather(const Request& r, const QpState& qp);  // into gathered_
+  bool Gather(const Request& r);  // into gathered_
   void GatherRange(uint32_t block, uint64_t offset, uint64_t len, const Request& r);
   void AddEffects(QpState& qp, Request& r);
   void FinishEffects(QpState& qp, Request& r, bool success, bool cannot_have_started);
@@ -281,6 +276,7 @@ class Judge::Impl {
   std::vector<Request> requests_;  // request with id i is requests_[i - 1]
   std::vector<Request> dead_;      // aborted, refused: to explain what should not have happened
   std::vector<Sge> sges_;
+  uint32_t step_ = 0;  // counts events: no region changes during one that posts
   std::vector<uint8_t> payloads_;
   std::vector<uint8_t> unknowns_;
   Payload gathered_;

@@ -50,18 +50,18 @@ void Memory::AddFill(uint64_t start, uint64_t size, uint8_t fill) {
 
 uint64_t Memory::InitialValue(uint64_t cell) const {
   const uint64_t from = cell * 8, to = from + 8;
-  auto it = std::upper_bound(fills_.begin(), fills_.end(), from,
-                             [](uint64_t at, const FillRange& f) { return at < f.start; });
-  uint64_t value = 0;
-  // Regions begin at multiples of 64, so that a cell meets one at most.
-  if (it != fills_.begin()) {
-    const FillRange& f = *(it - 1);
-    if (f.end > from) {
-      value = f.byte * 0x0101010101010101ull &
-              RangeMask(0, static_cast<unsigned>(std::min<uint64_t>(f.end, to) - from));
-    }
+  // Regions begin at multiples of 64, so that a cell meets one at most; cells are asked for in
+  // stretches.
+  if (last_fill_ >= fills_.size() || from < fills_[last_fill_].start ||
+      from >= fills_[last_fill_].end) {
+    const auto it = std::upper_bound(fills_.begin(), fills_.end(), from,
+                                     [](uint64_t at, const FillRange& f) { return at < f.start; });
+    if (it == fills_.begin() || (it - 1)->end <= from) return 0;
+    last_fill_ = static_cast<size_t>(it - 1 - fills_.begin());
   }
-  return value;
+  const FillRange& f = fills_[last_fill_];
+  const uint64_t value = f.byte * 0x0101010101010101ull;
+  return f.end >= to ? value : value & RangeMask(0, static_cast<unsigned>(f.end - from));
 }
 
 uint32_t Memory::NewCell(uint64_t index) {

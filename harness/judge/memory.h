@@ -118,12 +118,13 @@ class Memory {
   struct Place {
     uint32_t block;
     uint64_t cell;
+    Cell* at;
   };
   std::vector<Place>& touched() { return touched_; }
   void List(Cell& cell, uint32_t block, uint64_t index) {
     if (cell.listed) return;
     cell.listed = true;
-    touched_.push_back({block, index});
+    touched_.push_back({block, index, &cell});
   }
 
  private:
@@ -147,6 +148,7 @@ class Memory {
   // In chunks, so that a reference to a cell stays good while others are made.
   std::vector<std::unique_ptr<Cell[]>> chunks_;
   uint32_t cell_count_ = 0;
+  mutable size_t last_fill_ = 0;  // where InitialValue() found one
   std::vector<Place> touched_;
 };
 

@@ -12,7 +12,11 @@ using model::QpType;
 
 uint64_t LoadBytes(const uint8_t* bytes, unsigned at, unsigned count) {
   uint64_t value = 0;
-  std::memcpy(reinterpret_cast<uint8_t*>(&value) + at, bytes, count);
+  if (count == 8) {  // of a length that the compiler knows: a load, no call
+    std::memcpy(&value, bytes, 8);
+  } else {
+    std::memcpy(reinterpret_cast<uint8_t*>(&value) + at, bytes, count);
+  }
   return value;
 }
 
@@ -79,8 +83,12 @@ void Judge::Impl::GatherRange(uint32_t block, uint64_t offset, uint64_t len, con
   ForCells(block, offset, len, [&](Cell& c, uint64_t, unsigned from, unsigned to, uint64_t done) {
     Resolve(c);
     const uint64_t value = cpu && !c.definite() ? c.seen : c.value;
-    std::memcpy(gathered_.bytes.data() + start + done,
-                reinterpret_cast<const uint8_t*>(&value) + from, to - from);
+    uint8_t* to_bytes = gathered_.bytes.data() + start + done;
+    if (to - from == 8) {
+      std::memcpy(to_bytes, &value, 8);
+    } else {
+      std::memcpy(to_bytes, reinterpret_cast<const uint8_t*>(&value) + from, to - from);
+    }
     uint8_t unsure = c.any;
     if (c.receives) {
       unsure = 0xff;
@@ -114,13 +122,13 @@ void Judge::Impl::GatherRange(uint32_t block, uint64_t offset, uint64_t len, con
 }
 
 // The payload of a request as its SGEs name it; false where it cannot be read.
-bool Judge::Impl::Gather(const Request& r, const QpState& qp) {
+bool Judge::Impl::Gather(const Request& r) {
   gathered_.Clear();
   for (uint32_t i = 0; i < r.sge_count; ++i) {
     const Sge& s = sges_[r.first_sge + i];
-    const LocalPlace place = PlaceLocal(s.key, s.addr, s.length, qp.pd, false);
-    if (!place.placed || s.length > kMaxArena) return false;
-    GatherRange(place.block, place.offset, s.length, r);
+    uint64_t start = 0;
+    if (!InArena(s.addr, s.length, &start) || s.length > kMaxArena) return false;
+    GatherRange(0, start, s.length, r);
   }
   return true;
 }
@@ -282,7 +290,7 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
   if (r.data == Data::kSge) {
     for (uint32_t i = 0; i < r.sge_count; ++i) {
       Sge& s = sges_[r.first_sge + i];
-      const LocalPlace place = PlaceLocal(s.key, s.addr, s.length, qp.pd, info.is_read_or_atomic);
+      const LocalPlace& place = PlacePosted(&s, qp.pd, info.is_read_or_atomic);
       s.placed = place.placed && place.fault == model::LocalFault::kNone;
       s.block = place.block;
       s.offset = place.offset;
@@ -293,7 +301,7 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
   bool known = true;
   if (r.data == Data::kSge && !info.is_read_or_atomic && r.op != Operation::kFlush &&
       (message || WritesRemotely(r.op))) {
-    known = Gather(r, qp);
+    known = Gather(r);
   }
   if (message) {
     if (r.data == Data::kSge) {
@@ -637,8 +645,12 @@ void Judge::Impl::WholeLook(bool settled) {
   size_t kept = 0;
   for (size_t p = 0; p < places.size(); ++p) {
     const Memory::Place place = places[p];
-    Cell& c = memory_.At(place.block, place.cell);
+    Cell& c = *place.at;
     Resolve(c);
+    if (!settled && c.seen == c.value) {  // as it should be in the end; until then it stays listed
+      places[kept++] = place;
+      continue;
+    }
     bool pending = false;
     if (!c.definite() && c.writer != 0) {
       const Request& w = Of(c.writer);

@@ -72,6 +72,14 @@ LocalPlace Judge::Impl::PlaceLocal(KeyRef key, MemRef addr, uint64_t len, Index 
   return place;
 }
 
+const LocalPlace& Judge::Impl::PlacePosted(Sge* sge, Index pd, bool write) {
+  if (sge->posted_at != step_) {
+    sge->when_posted = PlaceLocal(sge->key, sge->addr, sge->length, pd, write);
+    sge->posted_at = step_;
+  }
+  return sge->when_posted;
+}
+
 // Whether the key that a builder or setter was given may be another one than the region has when
 // the request is posted: ibv_rereg_mr() inside the region.
 bool Judge::Impl::ChangedSinceBuilt(KeyRef key, const Request& r) const {
@@ -396,8 +404,9 @@ RequestFacts Judge::Impl::FactsOf(const Request& r, bool* open) {
   if (r.data == Data::kSge) {
     const bool write = info.is_read_or_atomic;
     for (uint32_t i = 0; i < r.sge_count; ++i) {
-      const Sge& s = sges_[r.first_sge + i];
-      const LocalPlace place = PlaceLocal(s.key, s.addr, s.length, qp.pd, write);
+      Sge& s = sges_[r.first_sge + i];
+      const LocalPlace place = r.id == 0 ? PlacePosted(&s, qp.pd, write)
+                                         : PlaceLocal(s.key, s.addr, s.length, qp.pd, write);
       // What a FLUSH does with a buffer is nobody's promise.
       const bool unread = info.data == DataRule::kNoneTolerated && place.fault != LocalFault::kNone;
       if (place.unsure || unread || ChangedSinceBuilt(s.key, r)) *open = true;

@@ -71,7 +71,7 @@ void Judge::Impl::AddSges(const std::vector<SgeArg>& sges, Request* r) {
   r->sge_count = static_cast<uint16_t>(std::min<size_t>(sges.size(), 0xffff));
   if (r->op != Operation::kFlush) r->length = 0;
   for (const SgeArg& s : sges) {
-    sges_.push_back({s.lkey, s.addr, s.len, 0, 0, false});
+    sges_.push_back({s.lkey, s.addr, s.len, 0, 0, false, 0, {}});
     if (r->op != Operation::kFlush) r->length += s.len;
   }
 }
@@ -208,7 +208,7 @@ void Judge::Impl::Setter(const Call& call) {
       r.data = Data::kSge;
       r.first_sge = static_cast<uint32_t>(sges_.size());
       r.sge_count = 1;
-      sges_.push_back({call.lkey, call.addr, call.len, 0, 0, false});
+      sges_.push_back({call.lkey, call.addr, call.len, 0, 0, false, 0, {}});
       if (r.op != Operation::kFlush) r.length = call.len;
       break;
     case CallKind::kSetSgeList:
@@ -327,8 +327,8 @@ Judge::Impl::PostJudgement Judge::Impl::JudgePosting(QpState& qp, Request* reque
     }
     if (r.data == Data::kSge) {
       for (uint32_t s = 0; s < r.sge_count; ++s) {
-        const Sge& e = sges_[r.first_sge + s];
-        const LocalPlace place = PlaceLocal(e.key, e.addr, e.length, qp.pd, info.is_read_or_atomic);
+        Sge& e = sges_[r.first_sge + s];
+        const LocalPlace& place = PlacePosted(&e, qp.pd, info.is_read_or_atomic);
         if (place.fault != LocalFault::kNone || place.unsure || ChangedSinceBuilt(e.key, r)) {
           Apply(&j, PostFault::kLocalKey, "a bad local key");
           break;
@@ -737,7 +737,7 @@ void Judge::Impl::PostReceive(const Call& call, const Event& event, bool srq) {
   receive.first_sge = static_cast<uint32_t>(sges_.size());
   receive.sge_count = static_cast<uint16_t>(call.sge.size());
   for (const SgeArg& s : call.sge) {
-    sges_.push_back({s.lkey, s.addr, s.len, 0, 0, false});
+    sges_.push_back({s.lkey, s.addr, s.len, 0, 0, false, 0, {}});
     receive.length += s.len;
   }
   list.receives.push_back(receive);

@@ -18,6 +18,7 @@ Verdict JudgeOnce(const Program& program, const Trace& trace, const JudgeOptions
 void Judge::Impl::Clear() {
   verdict_.Clear();
   clock_ = 0;
+  step_ = 0;
   epoch_ = 0;
   activity_ = 0;
   settled_ = false;
@@ -91,6 +92,7 @@ const Verdict& Judge::Impl::Run(const Program& program, const Trace& trace) {
 }
 
 void Judge::Impl::Step(const Event& event) {
+  ++step_;
   call_index_ = event.call;
   call_ = &program_->calls[event.call];
   if (event.ran == Ran::kNotMade && call_->kind == CallKind::kComplete) {

@@ -142,6 +142,15 @@ struct AhState {
   bool plain = true;  // no attribute overridden
 };
 
+// What a local buffer turned out to be.
+struct LocalPlace {
+  model::LocalFault fault = model::LocalFault::kNone;
+  bool unsure = false;
+  bool placed = false;
+  uint32_t block = 0;
+  uint64_t offset = 0;
+};
+
 struct Sge {
   KeyRef key;
   MemRef addr;
@@ -150,6 +159,9 @@ struct Sge {
   uint32_t block = 0;
   uint64_t offset = 0;
   bool placed = false;  // block and offset are right
+  // As it was when it was posted, at the event with this number (0: not yet).
+  uint32_t posted_at = 0;
+  LocalPlace when_posted;
 };
 
 enum class Data : uint8_t { kNone, kSge, kInline };
