@@ -4,19 +4,10 @@
 
 #include "harness/devices/provider_family.h"
 #include "harness/execute/real_time.h"
-#include "reference/provider/control.h"
+#include "third_party/rdma_core/seam/registered.h"
 
 namespace qpexam {
 namespace {
-
-// Our own devices are listed by libibverbs like any other.
-bool IsOurs(const ibv_device* device) {
-  for (int i = 0; i < provider::kMaxDevices; i++)
-    if (provider::DeviceName(i) == ibv_get_device_name(const_cast<ibv_device*>(device)))
-      return true;
-  // A hosted provider's device is emulated: it has no place in sysfs.
-  return std::strncmp(device->ibdev_path, "/sys/", 5) != 0;
-}
 
 class RealDeviceSession : public RealTimeSession {
  public:
@@ -37,7 +28,7 @@ class RealDeviceSession : public RealTimeSession {
     if (!list) return nullptr;
     ibv_context* context = nullptr;
     for (int i = 0; i < count && !context; i++)
-      if (!IsOurs(list[i]) && name == ibv_get_device_name(list[i]))
+      if (!IsRegistered(list[i]) && name == ibv_get_device_name(list[i]))
         context = ibv_open_device(list[i]);
     if (!context && errno == 0) errno = ENODEV;
     ibv_free_device_list(list);
@@ -58,7 +49,7 @@ class DeviceFamily : public ProviderFamily {
     ibv_device** list = ibv_get_device_list(&count);
     if (!list) return all;
     for (int i = 0; i < count; i++) {
-      if (IsOurs(list[i])) continue;
+      if (IsRegistered(list[i])) continue;
       ProviderInfo info;
       info.name = std::string("device:") + ibv_get_device_name(list[i]);
       info.about = "a device of this machine; opened only when named";

@@ -5,6 +5,7 @@
 #include "reference/model/fabric.h"
 #include "reference/model/faults.h"
 #include "reference/provider/control.h"
+#include "third_party/rdma_core/seam/registered.h"
 
 namespace qpexam {
 namespace {
@@ -29,7 +30,7 @@ class ReferenceSession : public DeviceSession {
     if (!list) return nullptr;
     ibv_context* context = nullptr;
     for (int i = 0; i < count && !context; i++)
-      if (ibv_get_device_name(list[i]) == provider::DeviceName(0))
+      if (IsRegistered(list[i]) && ibv_get_device_name(list[i]) == provider::DeviceName(0))
         context = ibv_open_device(list[i]);
     ibv_free_device_list(list);
     return context;

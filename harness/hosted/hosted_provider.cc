@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <string_view>
 
+#include "third_party/rdma_core/seam/registered.h"
+
 namespace qpexam::hosted {
 namespace {
 
@@ -36,7 +38,8 @@ ibv_context* OpenByName(std::string_view name) {
   ibv_context* context = nullptr;
   errno = ENODEV;
   for (ibv_device** device = list; *device != nullptr; ++device) {
-    if (name == ibv_get_device_name(*device)) {
+    // The machine may have a device of that name itself.
+    if (IsRegistered(*device) && name == ibv_get_device_name(*device)) {
       context = ibv_open_device(*device);
       break;
     }

@@ -13,6 +13,7 @@
 
 #include "third_party/rdma_core/seam/command.h"
 #include "third_party/rdma_core/seam/driver.h"
+#include "third_party/rdma_core/seam/registered.h"
 #include "third_party/rdma_core/seam/seam.h"
 
 namespace {
@@ -138,6 +139,11 @@ TEST(SeamDevice, IsListedWithItsNameAndGuid) {
   ASSERT_NE(nullptr, device);
   EXPECT_EQ(htobe64(0x0002c90300000001), ibv_get_device_guid(device));
   EXPECT_EQ(IBV_NODE_CA, device->node_type);
+  EXPECT_TRUE(qpexam::IsRegistered(device));
+  // The machine's own device of that name.
+  ibv_device own = *device;
+  snprintf(own.ibdev_path, sizeof(own.ibdev_path), "/sys/class/infiniband/toy0");
+  EXPECT_FALSE(qpexam::IsRegistered(&own));
   ibv_free_device_list(list);
 }
 
