@@ -84,6 +84,13 @@ QPX_TEST_P(Builder, MakesExactlyOneRequest, OfferedCells(), "WR-BUILD-001") {
         if (got[0].opcode != ReceiveOpcode(param.op)) {
           return "opcode of the receive completion is " + std::to_string(got[0].opcode);
         }
+        // What tells these operations from a plain SEND at the peer.
+        const bool invalidated = (got[0].wc_flags & IBV_WC_WITH_INV) != 0;
+        if (invalidated != (param.op == Op::kSendInv) ||
+            (invalidated && got[0].invalidated_rkey != flight.wr.rkey)) {
+          return "the receive completion says that " + std::string(invalidated ? "another" : "no") +
+                 " key was invalidated";
+        }
       }
       if (std::string problem = traffic.Check(flight); !problem.empty()) return problem;
       if (const int error = Post(pair.a, sentinel.wr)) {

@@ -350,12 +350,16 @@ QPX_TEST(Comp, AnOverrunRaisesCqError, "WR-COMP-012") {
       },
       5s);
   if (raised) return;
-  const std::size_t polled = Await(cq, posted, 5s).size();
-  EXPECT_CLAUSE("WR-COMP-012", polled == static_cast<std::size_t>(posted))
+  // A CQ that is in error may refuse to be polled at all.
+  int polled = 0, got = 0;
+  clock().Until(clock().Limit(5s), [&] {
+    ibv_wc wcs[16];
+    while ((got = ibv_poll_cq(cq, 16, wcs)) > 0) polled += got;
+    return got < 0 || polled >= posted;
+  });
+  ASSERT_CLAUSE("WR-COMP-012", polled == posted)
       << "no IBV_EVENT_CQ_ERR, and only " << polled << " of " << posted << " completions";
-  if (polled == static_cast<std::size_t>(posted)) {
-    throw NotApplicable{"the CQ was larger than it said"};
-  }
+  throw NotApplicable{"the CQ was larger than it said"};
 }
 
 QPX_TEST(Comp, DestroyWithCompletionsPending, "WR-COMP-013") {

@@ -96,6 +96,22 @@ class Resp : public Conformance {
     EXPECT_CLAUSE(clause, wcs[0].status != IBV_WC_SUCCESS) << Describe(wcs);
     return wcs[0];
   }
+  void AKeyWhoseRegionIsGone(Op op) {
+    Pair& pair = RcPair(Bits({op}));
+    Memory& local = bed().Mem(64);
+    Memory& remote = bed().Mem(4096);
+    remote.Fill(0x22);
+    ibv_mr* mr = ibv_reg_mr(bed().pd(), remote.data(), 4096, kAllAccess);
+    if (mr == nullptr) return;  // a second region over the same memory
+    const uint32_t rkey = mr->rkey;
+    if (ibv_dereg_mr(mr) != 0) throw SetUpFailed{"a region could not be deregistered"};
+    const ibv_wc wc = Fails("WR-RESP-005", pair, Request(op, local, 16, rkey, remote.address(64)));
+    if (!Refused(wc)) {
+      EXPECT_CLAUSE("WR-RESP-005", wc.status == IBV_WC_REM_ACCESS_ERR)
+          << "the key of a region that is gone: " << ibv_wc_status_str(wc.status);
+    }
+    EXPECT_CLAUSE("WR-RESP-005", remote.Is(0, 4096, 0x22)) << "memory of a region that is gone";
+  }
   static bool Refused(const ibv_wc& wc) { return wc.wr_id == ~uint64_t{0}; }
 };
 
@@ -218,6 +234,8 @@ QPX_TEST_P(Resp, APeerThatCannotAnswer,
 // ---------------------------------------------------------------------------------
 
 QPX_TEST_P(Resp, RemoteAccessErrors, RemoteCases(), "WR-RESP-005", "WR-RESP-016") {
+  // A key is unknown that was never given out, and one whose region is gone.
+  if (param.mistake == RemoteMistake::kUnknownKey) AKeyWhoseRegionIsGone(param.op);
   Pair& pair = RcPair(Bits({param.op}));
   Memory& local = bed().Mem(64);
   local.Fill(0x11);

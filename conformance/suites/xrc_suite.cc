@@ -85,6 +85,17 @@ QPX_TEST(Xrc, EachRequestNamesItsQueue, "WR-XRC-001", "WR-XRC-002", "WR-XRC-003"
           << wc.qp_num << ", the XRC_RECV QP is " << pair.b.qp->qp_num;
     }
   }
+  // The same number in the same byte order, where ibv_post_send takes it (WR-MIX-003).
+  for (uint64_t id = 8; id < 10; ++id) {
+    const Target& to = id % 2 ? two : one;
+    ASSERT_CLAUSE("WR-XRC-002", PostTo(to, id) == 0);
+    if (PostSend(pair.a, {Message(Op::kSend, from, id, to.number)}) != 0) return;
+    const std::string by_list = Differs(Await(pair.a.send_cq, 1), {id});
+    ASSERT_CLAUSE("WR-XRC-002", by_list.empty()) << "ibv_post_send: " << by_list;
+    const std::vector<ibv_wc> wcs = Await(to.cq, 1);
+    EXPECT_CLAUSE("WR-XRC-002", Differs(wcs, {id}).empty())
+        << "ibv_post_send to queue " << to.number << ": " << Describe(wcs);
+  }
 }
 
 QPX_TEST(Xrc, UnknownQueueNumber, "WR-XRC-004") {

@@ -80,6 +80,7 @@ void Judge(const FaultOptions& options, const SuiteRun& clean, const std::set<st
       if (broken.count(id) == 0 && !result->cut) result->unused.push_back(id);
     }
   }
+  result->breaks_own = broken.count(result->clause) != 0;
   for (const std::string& id : broken) {
     result->breaks.push_back(id);
     if (GroupOf(id) != GroupOf(result->clause) && related.count(id) == 0)

@@ -26,7 +26,8 @@ struct FaultResult {
   // With FaultOptions::breadth: every clause that some test found broken, those of them that are
   // not related to the fault's, and what the data calls related though it did not break.
   std::vector<std::string> breaks, unrelated, unused;
-  bool cut = false;  // breadth ended early, since its tests hang
+  bool breaks_own = false;  // some test found the fault's own clause broken
+  bool cut = false;         // breadth ended early, since its tests hang
 };
 
 // A line of conformance/related.tsv: clauses that follow from what a fault breaks, and why.
