@@ -159,10 +159,11 @@ std::string Table(const ProviderReport& provider) {
 std::string Surprising(const std::vector<Surprise>& surprises) {
   std::string out;
   for (const Surprise& s : surprises) {
-    const char* kind = s.kind == Surprise::kUnexpectedFailure ? "violation"
-                       : s.kind == Surprise::kUnexpectedPass  ? "unexpected pass"
-                       : s.kind == Surprise::kUnused          ? "unused expectation"
-                                                              : "too many skips";
+    const char* kind = s.kind == Surprise::kUnexpectedFailure   ? "violation"
+                       : s.kind == Surprise::kUnexpectedWarning ? "warning"
+                       : s.kind == Surprise::kUnexpectedPass    ? "unexpected pass"
+                       : s.kind == Surprise::kUnused            ? "unused expectation"
+                                                                : "too many skips";
     out += fmt::format("{}{}{}{}{}: {}\n", kind, s.clause.empty() ? "" : " ", s.clause,
                        s.test.empty() ? "" : " in ", s.test, s.what);
     if (const catalogue::Clause* clause = catalogue::Find(s.clause); clause != nullptr)
@@ -250,7 +251,7 @@ ExitStatus Faults(const ConformArguments& arguments, const std::string& binary, 
                             fault.reached_by);
     }
   }
-  size_t broad = 0, unused = 0;
+  size_t broad = 0, unused = 0, not_own = 0;
   if (arguments.breadth) {
     Print(fmt::format("{:<44} {:<14} {:>6} {:>9}\n", "fault", "clause", "breaks", "unrelated"));
     for (const conform::FaultResult& fault : results) {
@@ -260,6 +261,12 @@ ExitStatus Faults(const ConformArguments& arguments, const std::string& binary, 
                         fault.breaks.size(), fault.unrelated.size(),
                         fmt::join(fault.unrelated, " "),
                         fault.cut ? " (cut: its tests hang)" : ""));
+    }
+    for (const conform::FaultResult& fault : results) {
+      if (fault.breaks_own) continue;
+      ++not_own;
+      Print(
+          fmt::format("{} does not break {}, which it is filed under\n", fault.name, fault.clause));
     }
     for (const conform::FaultResult& fault : results)
       if (!fault.unused.empty())
@@ -274,7 +281,7 @@ ExitStatus Faults(const ConformArguments& arguments, const std::string& binary, 
     Print(fmt::format("of them a fresh reader's: {} of {}\n", fresh_caught, fresh));
   }
   if (json->wanted() && !json->Write(ReportToJson(report))) return kUsage;
-  return caught == results.size() && broad == 0 && unused == 0 ? kFine : kFindings;
+  return caught == results.size() && broad == 0 && unused == 0 && not_own == 0 ? kFine : kFindings;
 }
 
 }  // namespace
@@ -371,7 +378,8 @@ ExitStatus Conform(const ConformArguments& arguments) {
     size_t expected = 0;
     const std::vector<Surprise> surprises =
         conform::Compare(expectations, run, WithoutSeries(provider.name), provider.version,
-                         filter.empty() && end == conform::SuiteEnd::kRan, &expected);
+                         filter.empty() && end == conform::SuiteEnd::kRan, &expected,
+                         arguments.strict ? conform::Warnings::kFail : conform::Warnings::kTold);
     Print(fmt::format("{} {}, effort {}\n", provider.name, provider.version, arguments.effort));
     Print(Table(found));
     size_t skipped = 0;

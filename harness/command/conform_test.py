@@ -147,6 +147,46 @@ class Conform(unittest.TestCase):
             self.qpexam(0, "check", "--provider=reference", "--filter=build", f"--json={name}")
         self.assertEqual(without_timing(self.path("c.json")), without_timing(self.path("d.json")))
 
+    # --- how it runs ---
+
+    def test_strict_makes_a_warning_fail_the_run(self):
+        # A fault of a clause that is only SHOULD.
+        fault, clause = "faulty:no-drained-event", "WR-STATE-003"
+        run = ["conform", f"--provider={fault}", "--group=STATE"]
+        told = self.qpexam(0, *run, "--json=told.json", "--junit=told.xml")
+        self.assertNotRegex(told, rf"(?m)^warning {clause} ")
+        strict = self.qpexam(1, *run, "--strict", "--json=strict.json", "--junit=strict.xml")
+        self.assertRegex(strict, rf"(?m)^warning {clause} in State\.")
+        for name, failures in (("told", 0), ("strict", 1)):
+            self.assertEqual(self.load(f"{name}.json")["providers"][fault]["clauses"][clause]["verdict"], "warning")
+            self.assertEqual(len(list(ET.parse(self.path(f"{name}.xml")).getroot().iter("failure"))), failures)
+        # And where nothing warns it changes nothing.
+        self.qpexam(0, "conform", "--group=STATE", "--strict")
+
+    def test_groups_and_levels_choose_the_tests_that_name_them(self):
+        named = {}
+        listed = subprocess.run([os.environ["QPEXAM_SUITES"], "--list_clauses"], stdout=subprocess.PIPE, text=True,
+                                check=True).stdout
+        for line in listed.splitlines():
+            test, clause = line.split("\t")
+            named.setdefault(clause, set()).add(test)
+        self.qpexam(0, "clauses", "--json=clauses.json")
+        clauses = self.load("clauses.json")
+        by = {c["id"]: c for c in (clauses["clauses"] if isinstance(clauses, dict) else clauses)}
+        for flags, wanted in ((["--group=ATOM"], lambda c: c["group"] == "ATOM"),
+                              (["--level=may"], lambda c: c["level"] == "MAY"),
+                              (["--group=ud", "--group=STATE", "--level=should"],
+                               lambda c: c["group"] in ("UD", "STATE") and c["level"] == "SHOULD")):
+            with self.subTest(flags):
+                expected = set().union(*(tests for id, tests in named.items() if wanted(by[id])))
+                self.qpexam(0, "conform", *flags, "--junit=chosen.xml")
+                ran = {f"{case.get('classname')}.{case.get('name')}".split(".", 1)[1]
+                       for case in ET.parse(self.path("chosen.xml")).getroot().iter("testcase")}
+                self.assertEqual(ran, expected)
+                self.assertTrue(ran)
+        self.qpexam(2, "conform", "--group=NONE")
+        self.qpexam(2, "conform", "--level=perhaps")
+
     # --- ends that nobody planned ---
 
     def start(self, *arguments):

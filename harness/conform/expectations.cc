@@ -141,7 +141,7 @@ Bearing BearingOn(const Expectation& entry, std::string_view provider, std::stri
 
 std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& run,
                               std::string_view provider, std::string_view version, bool whole,
-                              size_t* expected) {
+                              size_t* expected, Warnings warnings) {
   std::vector<Surprise> surprises;
   std::vector<bool> used(expectations.entries.size(), false);
   size_t skipped = 0;
@@ -173,6 +173,9 @@ std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& 
         ++*expected;
       } else if (IsFailure(happened)) {
         surprises.push_back({Surprise::kUnexpectedFailure, id, test.name,
+                             clause.notes.empty() ? happened : clause.notes[0]});
+      } else if (happened == "warning" && warnings == Warnings::kFail) {
+        surprises.push_back({Surprise::kUnexpectedWarning, id, test.name,
                              clause.notes.empty() ? happened : clause.notes[0]});
       }
     }

@@ -58,15 +58,24 @@ Bearing BearingOn(const Expectation& entry, std::string_view provider, std::stri
 int CompareVersions(std::string_view a, std::string_view b);
 
 struct Surprise {
-  enum Kind { kUnexpectedFailure, kUnexpectedPass, kUnused, kTooManySkips } kind;
+  enum Kind {
+    kUnexpectedFailure,
+    kUnexpectedWarning,
+    kUnexpectedPass,
+    kUnused,
+    kTooManySkips
+  } kind;
   std::string clause, test, what;
 };
+
+// Whether a warning that no entry expects fails a run, as a violation does: --strict.
+enum class Warnings : uint8_t { kTold, kFail };
 
 // What of a run contradicts the expectations. `whole`: every test ran, so that unused entries and
 // skips can be judged. Expected failures are counted in *expected.
 std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& run,
                               std::string_view provider, std::string_view version, bool whole,
-                              size_t* expected);
+                              size_t* expected, Warnings warnings = Warnings::kTold);
 
 // What a Program did, in the words of the entries.
 struct ProgramResult {

@@ -111,6 +111,18 @@ TEST(Compare, ACrashIsAFailureOfItsOwnKind) {
   EXPECT_EQ(Compare(Parsed(kEntry), run, "hosted:rxe", "56.1", false, &expected).size(), 1u);
 }
 
+TEST(Compare, AWarningIsASurpriseWhereTheRunIsStrict) {
+  SuiteRun run;
+  run.tests = {Result("Sge.Gather", "WR-SGE-001", "warning")};
+  size_t expected = 0;
+  EXPECT_TRUE(Compare({}, run, "hosted:rxe", "56.1", true, &expected).empty());
+  const auto surprises = Compare({}, run, "hosted:rxe", "56.1", true, &expected, Warnings::kFail);
+  ASSERT_EQ(surprises.size(), 1u);
+  EXPECT_EQ(surprises[0].kind, Surprise::kUnexpectedWarning);
+  const Expectations known = Parsed("hosted:rxe\t*\tWR-SGE-001\tSge.Gather\twarning\tso\t-\n");
+  EXPECT_TRUE(Compare(known, run, "hosted:rxe", "56.1", true, &expected, Warnings::kFail).empty());
+}
+
 TEST(Compare, AnUnexpectedPassIsASurprise) {
   SuiteRun run;
   run.tests = {Result("Sge.Gather", "WR-SGE-001", "conforms")};
