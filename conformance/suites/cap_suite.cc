@@ -301,8 +301,10 @@ QPX_TEST_P(Cap, TheRingWraps, Wraps(), "WR-CAP-007") {
         const uint32_t n = std::min({batch, capacity, 3u});
         std::vector<Flight> flights;
         for (uint32_t i = 0; i < n; ++i) {
-          // Sizes alternate, so that slots of different length meet at the end of the ring.
-          const bool large = (id + i) % 2 == 0;
+          // Sizes alternate, so that slots of different length meet at the end of the ring; each
+          // lap the other way, so that each size starts at each offset.
+          const uint64_t number = id;
+          const bool large = (number + number / capacity) % 2 == 0;
           const uint32_t pieces = list && !eight ? (large ? 4u : 1u) : 1u;
           flights.push_back(traffic.Make(op, ++id, Shape{param.setter, large ? 60u : 4u, pieces}));
         }
