@@ -19,8 +19,8 @@ namespace {
 
 // A fault may make a test wait for ever; what takes so long in virtual time never ends.
 constexpr int kFaultTestSeconds = 10;
-// Where many tests hang, the rest would tell nothing more. Longer than the two seconds after which a
-// test that watches a child says which clause a hang breaks.
+// Where many tests hang, the rest would tell nothing more. Longer than the two seconds after which
+// a test that watches a child says which clause a hang breaks.
 constexpr int kBreadthTestSeconds = 6;
 constexpr std::chrono::seconds kBreadthSeconds(120);
 
