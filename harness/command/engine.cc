@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -85,30 +86,139 @@ class Process {
   bool ended_ = false;
 };
 
-// "#1024: cov: 512 ft: 900 corp: 77 exec/s 80 oom/timeout/crash: 0/0/3 time: 9s ..."
-void ReadLibFuzzer(const std::string& log, std::streamoff* at, EngineState* state) {
-  std::ifstream in(log);
-  in.seekg(*at);
-  for (std::string line; std::getline(in, line) && !in.eof();) {
-    *at = in.tellg();
-    if (line.empty() || line[0] != '#') continue;
-    std::istringstream words(line.substr(1));
-    uint64_t executed = 0;
-    if (!(words >> executed)) continue;
-    state->executed = std::max(state->executed, executed);
-    for (std::string word; words >> word;) {
-      if (word == "cov:") {
-        words >> state->edges;
-      } else if (word == "corp:") {
-        words >> state->inputs;
-      } else if (word == "oom/timeout/crash:") {
-        uint64_t a = 0, b = 0, c = 0;
-        char slash;
-        if (words >> a >> slash >> b >> slash >> c) state->crashes = a + b + c;
+// A job of libFuzzer: one process that runs until its time is over. Its fork mode starts a process
+// every few seconds, which reads the corpus anew and is merged into it by another one: where a
+// target keeps what judge and seams find, as ours does, nothing but a crash needs that.
+class LibFuzzerJob {
+ public:
+  LibFuzzerJob(const EngineOptions& options, fs::path root, unsigned number,
+               std::vector<std::string> environment)
+      : options_(options),
+        root_(std::move(root)),
+        number_(number),
+        log_(root_ / (number == 0 ? "log" : "log" + std::to_string(number))),
+        environment_(std::move(environment)) {
+    std::error_code error;
+    fs::remove(log_, error);
+    Start();
+  }
+
+  // Starts it again behind an input that ended it. False once it is over.
+  bool Running() {
+    if (process_->Running()) return true;
+    Read();
+    const size_t artifacts = Artifacts();
+    if (stopping_ || process_->status() == 0 || artifacts <= artifacts_) return false;
+    // It came as far as nothing: another start would do the same.
+    if (executed_ == 0 && !TakeOut()) return false;
+    crashes_++;
+    before_ += executed_;
+    executed_ = 0;
+    if (Left() <= 0 || (Share() > 0 && before_ >= Share())) {
+      over_ = true;
+      return false;
+    }
+    TakeOut();
+    Start();
+    return true;
+  }
+  void Stop() {
+    stopping_ = true;
+    process_->Signal(SIGINT);
+  }
+  int status() const { return over_ ? 0 : process_->status(); }
+  const std::string& log() const { return log_; }
+
+  void Add(EngineState* state) {
+    Read();
+    state->executed += before_ + executed_;
+    state->crashes += crashes_;
+    state->edges = std::max(state->edges, edges_);
+    state->inputs = std::max(state->inputs, inputs_);
+  }
+
+ private:
+  // Seconds of its time; without a bound, a year.
+  double Left() const {
+    if (options_.seconds <= 0) return 31536000;
+    return options_.seconds - std::chrono::duration<double>(Clock::now() - began_).count();
+  }
+  uint64_t Share() const { return (options_.runs + options_.jobs - 1) / options_.jobs; }
+
+  size_t Artifacts() const {
+    std::error_code error;
+    size_t n = 0;
+    for (const fs::directory_entry& artifact : fs::directory_iterator(root_ / "artifacts", error))
+      n += artifact.is_regular_file();
+    return n;
+  }
+
+  void Start() {
+    artifacts_ = Artifacts();
+    const uint64_t seed = options_.seed + number_ + 1000003 * starts_++;
+    std::vector<std::string> arguments = {
+        Target().string(), fmt::format("-timeout={}", kInputSeconds), "-rss_limit_mb=4096",
+        fmt::format("-max_len={}", kLongestInput),
+        fmt::format("-seed={}", static_cast<uint32_t>(seed)),
+        // Weights by rare features cost more than a Program does.
+        "-entropic=0",
+        // Objects are kept from one Program to the next, which looks like a leak to it.
+        "-detect_leaks=0", fmt::format("-artifact_prefix={}/", (root_ / "artifacts").string())};
+    if (options_.seconds > 0)
+      arguments.push_back(
+          fmt::format("-max_total_time={}", std::max<int64_t>(1, std::lround(Left()))));
+    if (options_.runs > 0) arguments.push_back(fmt::format("-runs={}", Share() - before_));
+    arguments.push_back(root_ / "corpus");
+    arguments.push_back(root_ / "seeds");
+    process_ = std::make_unique<Process>(arguments, environment_, log_);
+  }
+
+  // An input that ends the process when the corpus is read would end the next one, too.
+  bool TakeOut() {
+    std::error_code error;
+    bool taken = false;
+    for (const fs::directory_entry& artifact : fs::directory_iterator(root_ / "artifacts", error)) {
+      const std::string ended = ReadText(artifact.path());
+      for (const char* from : {"corpus", "seeds"}) {
+        std::vector<fs::path> same;
+        for (const fs::directory_entry& input : fs::directory_iterator(root_ / from, error)) {
+          if (input.file_size(error) == ended.size() && ReadText(input.path()) == ended)
+            same.push_back(input.path());
+        }
+        for (const fs::path& input : same) taken |= fs::remove(input, error);
+      }
+    }
+    return taken;
+  }
+
+  // "#1024	NEW    cov: 512 ft: 900 corp: 77/12Kb exec/s: 80 rss: 60Mb ..."
+  void Read() {
+    std::ifstream in(log_);
+    in.seekg(at_);
+    for (std::string line; std::getline(in, line) && !in.eof();) {
+      at_ = in.tellg();
+      if (line.empty() || line[0] != '#') continue;
+      std::istringstream words(line.substr(1));
+      if (!(words >> executed_)) continue;
+      for (std::string word; words >> word;) {
+        if (word == "cov:") words >> edges_;
+        if (word == "corp:") words >> inputs_;
       }
     }
   }
-}
+
+  const EngineOptions& options_;
+  const fs::path root_;
+  const unsigned number_;
+  const std::string log_;
+  const std::vector<std::string> environment_;
+  const Clock::time_point began_ = Clock::now();
+  std::unique_ptr<Process> process_;
+  uint64_t starts_ = 0, before_ = 0, executed_ = 0, crashes_ = 0, edges_ = 0, inputs_ = 0;
+  std::streamoff at_ = 0;
+  size_t artifacts_ = 0;
+  bool over_ = false, stopping_ = false;
+};
 
 void ReadAfl(const std::string& folder, EngineState* state) {
   uint64_t executed = 0, crashes = 0, inputs = 0, edges = 0;
@@ -167,23 +277,11 @@ std::string RunEngine(const EngineOptions& options, const EngineFolder& folder,
       fmt::format("{}={}", kEngineProviderVariable, options.provider)};
   const auto seconds = static_cast<uint64_t>(options.seconds + 0.999);
   std::vector<std::unique_ptr<Process>> processes;
+  std::vector<std::unique_ptr<LibFuzzerJob>> fuzzers;
   if (options.engine == "libfuzzer") {
-    std::vector<std::string> arguments = {
-        Target().string(),
-        fmt::format("-fork={}", options.jobs),
-        "-ignore_crashes=1",
-        "-ignore_ooms=1",
-        "-ignore_timeouts=1",
-        fmt::format("-timeout={}", kInputSeconds),
-        "-rss_limit_mb=4096",
-        fmt::format("-max_len={}", kLongestInput),
-        fmt::format("-seed={}", static_cast<uint32_t>(options.seed)),
-        fmt::format("-artifact_prefix={}/", (root / "artifacts").string())};
-    if (seconds > 0) arguments.push_back(fmt::format("-max_total_time={}", seconds));
-    if (options.runs > 0) arguments.push_back(fmt::format("-runs={}", options.runs));
-    arguments.push_back(root / "corpus");
-    arguments.push_back(root / "seeds");
-    processes.push_back(std::make_unique<Process>(arguments, environment, log));
+    // They share what they find through the corpus folder.
+    for (unsigned job = 0; job < options.jobs; job++)
+      fuzzers.push_back(std::make_unique<LibFuzzerJob>(options, root, job, environment));
   } else {
     // A job of AFL++ is a process; they share what they find through the output folder.
     for (const std::string& variable :
@@ -221,16 +319,15 @@ std::string RunEngine(const EngineOptions& options, const EngineFolder& folder,
     }
   }
   const auto running = [&] {
-    return std::any_of(processes.begin(), processes.end(),
-                       [](const auto& process) { return process->Running(); });
+    bool any = false;
+    for (const auto& process : processes) any |= process->Running();
+    for (const auto& fuzzer : fuzzers) any |= fuzzer->Running();
+    return any;
   };
-  *end = EngineState();
-  std::streamoff at = 0;
   const auto read = [&] {
-    if (options.engine == "libfuzzer")
-      ReadLibFuzzer(log, &at, end);
-    else
-      ReadAfl(root / "afl", end);
+    *end = EngineState();
+    if (options.engine == "afl") ReadAfl(root / "afl", end);
+    for (const auto& fuzzer : fuzzers) fuzzer->Add(end);
     ReadCoverage(folder, end);
   };
   bool stopped = false;
@@ -241,16 +338,20 @@ std::string RunEngine(const EngineOptions& options, const EngineFolder& folder,
       stopped = true;
       told = Clock::now();
       for (const auto& process : processes) process->Signal(SIGINT);
+      for (const auto& fuzzer : fuzzers) fuzzer->Stop();
     }
     if (stopped && Clock::now() - told > kPatience) break;
   }
   read();
   if (stopped) return "";
-  for (const auto& process : processes) {
-    if (process->status() == 0) continue;
-    return fmt::format("the engine ended with status {}; its last words ({}):\n{}",
-                       process->status(), log, LastLines(ReadText(log), 12));
-  }
+  const auto last_words = [](int status, const std::string& from) {
+    return fmt::format("the engine ended with status {}; its last words ({}):\n{}", status, from,
+                       LastLines(ReadText(from), 12));
+  };
+  for (const auto& process : processes)
+    if (process->status() != 0) return last_words(process->status(), log);
+  for (const auto& fuzzer : fuzzers)
+    if (fuzzer->status() != 0) return last_words(fuzzer->status(), fuzzer->log());
   return "";
 }
 

@@ -6,16 +6,13 @@
 #include <cstring>
 
 #include "harness/execute/execution.h"
+#include "harness/program/layout.h"
 
 namespace qpexam {
 namespace {
 
 // A creation gives a pointer or errno; some providers leave errno at 0, which is still a failure.
 int ErrnoOf(const void* made) { return made ? 0 : (errno ? errno : EIO); }
-
-// A QP's own CQ holds every completion that its queue can have outstanding, twice: nothing that a
-// Program does through its own CQs overflows them.
-int OwnCqDepth(uint64_t wrs) { return static_cast<int>(std::min<uint64_t>(2 * wrs + 64, 1 << 16)); }
 
 }  // namespace
 

@@ -50,11 +50,24 @@ std::string PlaceOf(const std::string& report) {
   return "";
 }
 
-// The words of a message: numbers differ from one Program to the next.
+// The words of a message: numbers, 0x3eb among them, differ from one Program to the next.
 std::string WordsOf(const std::string& text) {
   std::string words;
-  for (char c : text.substr(0, 60))
-    if (!std::isdigit(static_cast<unsigned char>(c))) words += c;
+  const std::string start = text.substr(0, 60);
+  for (size_t i = 0; i < start.size(); i++) {
+    const bool hex = start.compare(i, 2, "0x") == 0;
+    if (hex) i += 2;
+    const auto in_number = [&](char c) {
+      return hex ? std::isxdigit(static_cast<unsigned char>(c)) != 0
+                 : std::isdigit(static_cast<unsigned char>(c)) != 0;
+    };
+    if (!hex && !in_number(start[i])) {
+      words += start[i];
+      continue;
+    }
+    while (i < start.size() && in_number(start[i])) i++;
+    i--;
+  }
   return words;
 }
 

@@ -78,6 +78,21 @@ TEST(FindingKey, NamesKindClauseCallAndType) {
   EXPECT_EQ(keys[0].Id(), "violation-WR-COMP-001-poll-rc");
 }
 
+TEST(FindingKey, KnowsNumbersFromWords) {
+  const Program program = Parse("qpx 1\nqp a rc\npoll a.send\n");
+  RunResult result;
+  SessionFinding below;
+  below.kind = "cqe";
+  below.clause = "WR-COMP-015";
+  below.what = "a completion (wr_id 0x3eb, added 3 times)";
+  result.below.push_back(below);
+  below.what = "a completion (wr_id 0xfa, added 12 times)";
+  result.below.push_back(below);
+  const std::vector<FindingKey> keys = KeysOf(program, result);
+  ASSERT_EQ(keys.size(), 1u);
+  EXPECT_EQ(keys[0].Text(), "cqe WR-COMP-015 a completion (wr_id , added  times)");
+}
+
 TEST(FindingKey, LeavesOutWhatTheEmulationDecided) {
   const Program program = Parse("qpx 1\nqp a rc\npoll a.send\n");
   RunResult result;

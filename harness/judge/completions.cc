@@ -159,6 +159,38 @@ void Judge::Impl::Retire(QpState& qp, Request& r, Fate fate) {
   FinishEffects(qp, r, fate == Fate::kDone, fate == Fate::kFlushed && qp.flushing_certain);
 }
 
+// Whether it is of a request that a RESET removed (WR-COMP-013), and not of `match`, which it would
+// be of otherwise. Where it can be of either, what the queue still owes is not known.
+bool Judge::Impl::TakeStale(QpState& qp, const SeenCompletion& wc, const Request* match) {
+  if (qp.vanished == 0) return false;
+  const bool good = wc.status == IBV_WC_SUCCESS;
+  Request* stale = nullptr;
+  for (uint32_t i = 0; i < qp.head && stale == nullptr; ++i) {
+    Request& r = Of(qp.sent[i]);
+    if (r.fate != Fate::kVanished || r.wr_id != wc.wr_id) continue;
+    if (!good || (r.signaled && model::Info(r.op).send_wc_opcode == wc.opcode)) stale = &r;
+  }
+  if (stale == nullptr) return false;
+  bool plausible = match != nullptr;
+  if (plausible && good) {
+    plausible = model::Info(match->op).send_wc_opcode == wc.opcode &&
+                (match->sure || ProspectsOf(*match).may_succeed);
+  } else if (plausible && wc.status == IBV_WC_WR_FLUSH_ERR) {
+    plausible = qp.flushing || (qp.states & StateBit(IBV_QPS_ERR)) || MayBeError(qp);
+  } else if (plausible) {
+    plausible = ProspectsOf(*match).may_fail;
+  }
+  if (plausible) {
+    // The reference removes them.
+    if (options_.provider != Provider::kReference) qp.send_doubt = true;
+    return false;
+  }
+  stale->fate = Fate::kDone;
+  --qp.vanished;
+  Vary(model::ChoicePoint::kGeneratedAfterReset, 1);
+  return true;
+}
+
 void Judge::Impl::UnorderedSendCompletion(QpState& qp, const SeenCompletion& wc) {
   Request* found = nullptr;
   for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
@@ -168,6 +200,7 @@ void Judge::Impl::UnorderedSendCompletion(QpState& qp, const SeenCompletion& wc)
     found = &r;
     break;
   }
+  if (TakeStale(qp, wc, found)) return;
   if (found == nullptr) {
     UnknownSend(qp, wc);
     return;
@@ -252,6 +285,7 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
     if (qp.flushing && !good) break;
   }
   if (match == ~0u) match = weak;
+  if (TakeStale(qp, wc, match == ~0u ? nullptr : &Of(qp.sent[match]))) return;
   const bool lossy = qp.send_doubt || cqs_[qp.send_cq].may_overrun;
   if (lossy && match != ~0u && wc.status != IBV_WC_WR_FLUSH_ERR) {
     // Earlier ones may have completed unseen: of several with the id the first that it fits.
@@ -411,6 +445,10 @@ void Judge::Impl::UnknownSend(QpState& qp, const SeenCompletion& wc) {
 
 void Judge::Impl::JudgeSuccess(QpState& qp, Request& r, const SeenCompletion& wc) {
   (void)qp;
+  if ((wc.wc_flags & IBV_WC_WITH_IMM) != 0 &&
+      (r.op == Operation::kSendWithImm || r.op == Operation::kRdmaWriteWithImm)) {
+    Vary(model::ChoicePoint::kSendImmFlags, 1);
+  }
   if (wc.opcode != model::Info(r.op).send_wc_opcode) {
     Report("WR-COMP-006", NameOf(r) + ": wrong opcode in the send completion",
            {OpcodeName(model::Info(r.op).send_wc_opcode)}, OpcodeName(wc.opcode));

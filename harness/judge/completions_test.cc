@@ -456,6 +456,50 @@ end
           {"SUCCESS RECV flags=2", "SUCCESS RECV flags=10", "WR-COMP-010"}}});
 }
 
+// What a provider does otherwise than the reference, where it may, is named.
+TEST(Variations, AreReported) {
+  struct Row {
+    model::ChoicePoint choice;
+    const char* script;
+  };
+  using C = model::ChoicePoint;
+  const Row rows[] = {
+      {C::kNoOperations, "qp a rc ops=0x0\n=> rc=95\nend\n"},
+      {C::kRecvInErr, "@rc\nmodify a state=ERR\nrecv a wr_id=1\n=> rc=22\nend\n"},
+      {C::kResetToErr, "qp a rc\nmodify a state=ERR\n=> state a ERR cached=ERR\nend\n"},
+      {C::kSqdRefused, "@rc\nmodify a state=SQD\n=> rc=95\nend\n"},
+      {C::kSendImmFlags,
+       "@rc\nrecv b wr_id=9\nstart a\nsend_imm a wr_id=1 flags=SIGNALED imm=5\n"
+       "set_sge a addr=src+0 len=0\ncomplete a\npoll a.send\n=> wc a 1 SUCCESS SEND flags=2\n"
+       "poll b.recv\n=> wc b 9 SUCCESS RECV flags=2 imm=5\nend\n"},
+      // The completion of the WRITE is polled after the RESET, before that of the READ of its id.
+      {C::kGeneratedAfterReset,
+       "@rc\npost_send a rdma_write wr_id=1 flags=SIGNALED addr=dst+0 sge=src+0:8\n"
+       "modify a state=RESET\nmodify b state=RESET\nconnect a b\n"
+       "post_send a rdma_read wr_id=1 flags=SIGNALED addr=dst+64 sge=src+0:8\n"
+       "poll a.send\n=> wc a 1 SUCCESS RDMA_WRITE\n=> wc a 1 SUCCESS RDMA_READ len=8\n"
+       "=> mem src 0 00*8\nend\n"},
+      {C::kSqeOrErr,
+       "qp a uc ops=RDMA_WRITE\nqp b uc\nconnect a b\n@mem\nstart a\n"
+       "rdma_write a wr_id=1 flags=SIGNALED addr=dst+0\nset_sge a lkey=src^0x100 addr=src+0 len=8\n"
+       "complete a\npoll a.send\n=> wc a 1 LOC_PROT_ERR\nquery a mask=STATE\n"
+       "=> state a ERR cached=ERR\nend\n"},
+  };
+  JudgeOptions options;
+  options.provider = Provider::kDevice;
+  Judge judge(options);
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.script);
+    const Script s = ReadScript(Expand(row.script));
+    ASSERT_EQ(s.error, "");
+    const Verdict& verdict = judge(s.program, s.trace);
+    EXPECT_EQ(verdict.violations, 0u) << Explain(verdict, s.program);
+    bool named = false;
+    for (const Variation& v : verdict.variations) named |= v.choice == row.choice && v.outcome == 1;
+    EXPECT_TRUE(named);
+  }
+}
+
 // A list ends where the next call is another thread's; their calls are seen in between each other.
 TEST(Completions, ListsOfTwoThreads) {
   Script s = ReadScript(Expand(R"(@rc

@@ -193,6 +193,7 @@ class Judge::Impl {
   void JudgeSuccess(QpState& qp, Request& r, const SeenCompletion& wc);
   void JudgeError(QpState& qp, Request& r, const SeenCompletion& wc, bool alike = false);
   void Retire(QpState& qp, Request& r, Fate fate);
+  bool TakeStale(QpState& qp, const SeenCompletion& wc, const Request* match);
   void UnknownSend(QpState& qp, const SeenCompletion& wc);
   bool UnknownReceive(QpState& qp, const SeenCompletion& wc);
   bool TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** taken, bool* vanished);

@@ -216,6 +216,10 @@ void Judge::Impl::MakeQp(const Call& call, const Event& event) {
     const bool supported = (ops & ~model::ReferenceSendOps(call.qp_type)) == 0;
     const bool typed =
         call.qp_type == QpType::kRc || call.qp_type == QpType::kUc || call.qp_type == QpType::kUd;
+    if (!plain && ops == 0 && modest && typed) {
+      Vary(ChoicePoint::kNoOperations, 1);
+      return;
+    }
     // An SRQ of the XRC kind is no receive queue for these.
     const Index srq = Is(call.srq, ObjectKind::kSrq) ? Find(call.srq) : kNone;
     const bool fits = srq == kNone || srqs_[srq].xrcd == kNone;
@@ -308,7 +312,7 @@ void Judge::Impl::MakeQp(const Call& call, const Event& event) {
     own.side = side;
     own.alive = true;
     own.fields = ~uint64_t{0};
-    own.depth = ~0u;  // the executor makes it large enough
+    own.depth = static_cast<uint32_t>(OwnCqDepth(side == Side::kSend ? call.sq : call.rq));
     return static_cast<Index>(cqs_.size() - 1);
   };
   qp.send_cq = queue(call.cq, Side::kSend);

@@ -212,7 +212,11 @@ void Judge::Impl::PutBytes(uint32_t block, uint64_t offset, const uint8_t* bytes
 
 void Judge::Impl::MarkAny(uint32_t block, uint64_t offset, uint64_t len, RequestId writer_only) {
   ForCells(block, offset, len, [&](Cell& c, uint64_t index, unsigned from, unsigned to, uint64_t) {
-    if (writer_only != 0 && c.writer != writer_only) return;
+    if (writer_only != 0 && c.writer != writer_only) {
+      // What a later one is to overwrite is not what it was held to be.
+      if (!c.definite()) c.any_old = true;
+      return;
+    }
     const uint8_t bits = NonZeroBytes(RangeMask(from, to));
     if ((c.any & bits) != bits) ++verdict_.leniency.cells_any;
     c.any |= bits;

@@ -291,8 +291,11 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
   for (const SrqState& s : srqs_) {
     if (&s.rq == rq && s.leaky) *open = true;
   }
-  // The receive of a message of a former life may have been this one's.
-  if (peer->ghost_came) *open = true;
+  // The receive of a message of a former life may have been this one's; so may one that a queue
+  // pair took that nobody follows.
+  if (peer->ghost_came || (blind_memory_ && (rq != &peer->rq || model::NeedsAddress(qp.type)))) {
+    *open = true;
+  }
   // Others may take what is there: sure only where there is enough for all that are on their way.
   uint64_t wanted = 1;
   for (const QpState& q : qps_) wanted += q.messages.size() - q.delivered + q.ghosts.size();

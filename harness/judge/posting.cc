@@ -808,6 +808,10 @@ void Judge::Impl::EndPostReceive(List& pending, const Event& event) {
                " of " + std::to_string(rq->limit) + " outstanding",
            {"0"}, std::to_string(event.rc));
   }
+  if (event.rc != 0 && qp && qp->followed && qp->states == StateBit(IBV_QPS_ERR) && n == 1 &&
+      !list[0].fault && list[0].sge_count <= rq->max_sge && rq->outstanding < rq->limit) {
+    Vary(model::ChoicePoint::kRecvInErr, 1);
+  }
   for (size_t i = 0; i < accepted; ++i) {
     Receive& r = list[i];
     r.posted = ++clock_;

@@ -160,6 +160,11 @@ void Judge::Impl::Step(const Event& event) {
       own_states = true;
       if (QpState* qp = Qp(call.object)) qp->modify_refused = event.rc != 0;
       break;
+    case CallKind::kModifySrq:
+      if (const Index s = Find(call.object); s != kNone && event.rc == 0 && call.n != kUnset) {
+        srqs_[s].rq.limit = static_cast<uint32_t>(call.n);
+      }
+      break;
     case CallKind::kQuery:
       QueryValues(call, event);
       break;

@@ -272,6 +272,7 @@ struct QpState {
   Region region;
   std::vector<RequestId> sent;  // append-only; [head, end) outstanding in order
   uint32_t head = 0;
+  uint32_t vanished = 0;          // of sent[0 .. head): a RESET removed them, maybe not their end
   uint32_t seen_visible = 0;      // sent[0 .. seen_visible) are visible to the responder
   uint32_t outstanding = 0;       // accepted, not known to have freed their slot
   RequestId first_unsure = 0;     // earliest outstanding one that may fail

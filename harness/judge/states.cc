@@ -49,12 +49,15 @@ void Judge::Impl::ResetQp(QpState& qp) {
   // is not followed.
   bool may_be_filled =
       !qp.ghosts.empty() || qp.recv_doubt || !qp.followed || qp.type == model::QpType::kRawPacket;
+  // In ERR its receives were flushed.
+  const bool may_be_error = (qp.states & StateBit(IBV_QPS_ERR)) != 0 || MayBeError(qp);
   for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
     Request& r = Of(qp.sent[i]);
     if (r.fate != Fate::kOutstanding) continue;
     // It may have failed: its completion went, the event that it raised did not.
     if (!r.sure && qp.send_cq != kNone) cqs_[qp.send_cq].error_vanished = true;
     r.fate = Fate::kVanished;
+    ++qp.vanished;
     FinishEffects(qp, r, false, false);
   }
   qp.head = static_cast<uint32_t>(qp.sent.size());
@@ -97,7 +100,9 @@ void Judge::Impl::ResetQp(QpState& qp) {
     }
   }
   // A receive may have failed: as with requests, its completion went and the event did not.
-  if (may_be_filled && qp.recv_cq != kNone) cqs_[qp.recv_cq].error_vanished = true;
+  if ((may_be_filled || may_be_error) && qp.recv_cq != kNone) {
+    cqs_[qp.recv_cq].error_vanished = true;
+  }
   for (uint32_t i = qp.rq.head; i < qp.rq.posted.size(); ++i) {
     Receive& r = qp.rq.posted[i];
     if (r.done) continue;
@@ -326,6 +331,15 @@ void Judge::Impl::Modify(const Call& call, const Event& event) {
     const bool to_reset = (args.mask & IBV_QP_STATE) && args.attr.qp_state == IBV_QPS_RESET;
     const bool to_error = (args.mask & IBV_QP_STATE) && args.attr.qp_state == IBV_QPS_ERR;
     const bool open_point = to_error && facts.present == IBV_QPS_RESET;
+    if (event.rc == 0 && open_point) Vary(model::ChoicePoint::kResetToErr, 1);
+    if (event.rc == 0 && check.verdict != model::ModifyVerdict::kRefused &&
+        (args.mask & (IBV_QP_CAP | IBV_QP_RATE_LIMIT))) {
+      Vary(model::ChoicePoint::kModifyCap, 1);
+    }
+    if (event.rc != 0 && check.verdict == model::ModifyVerdict::kAllowed && check.may_refuse &&
+        (args.mask & ~IBV_QP_STATE) == 0 && args.attr.qp_state == IBV_QPS_SQD) {
+      Vary(model::ChoicePoint::kSqdRefused, 1);
+    }
     if (event.rc == 0 && check.verdict == model::ModifyVerdict::kRefused && !open_point) {
       Report(check.clause, NameOf(qp->id) + ": ibv_modify_qp succeeded, but " + check.why,
              {"non-zero"}, "0");
@@ -392,6 +406,10 @@ void Judge::Impl::SawState(QpState& qp, const SeenState& seen, bool asked) {
     return;
   }
   const States bit = StateBit(state);
+  if (watch && state == IBV_QPS_ERR && qp.must_be_error && !model::IsReliable(qp.type) &&
+      qp.states == (bit | StateBit(IBV_QPS_SQE))) {
+    Vary(model::ChoicePoint::kSqeOrErr, 1);
+  }
   if (qp.states & bit) {
     const bool late =
         qp.must_be_error && qp.states != bit && state != IBV_QPS_ERR && state != IBV_QPS_SQE;

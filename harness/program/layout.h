@@ -51,6 +51,12 @@ class Layout {
 // The layout after all calls.
 Layout LayoutOf(const Program& program);
 
+// Depth of a QP's own CQ: it holds every completion that its queue can have outstanding, twice.
+// Only what is flushed as it is posted, in ERR, may overrun it.
+constexpr int OwnCqDepth(uint64_t wrs) {
+  return static_cast<int>(wrs < (1 << 15) - 32 ? 2 * wrs + 64 : 1 << 16);
+}
+
 }  // namespace qpexam
 
 #endif  // QPEXAM_HARNESS_PROGRAM_LAYOUT_H_
