@@ -20,19 +20,20 @@ namespace qpexam::model {
 namespace {
 
 // Threads that are to get into each other's way wait here for each other, so that they do so on any
-// machine: 20 ms at a time, altogether a second of a process.
-using SteadyClock = std::chrono::steady_clock;
-std::atomic<int64_t> patience_ns{1000000000};
+// machine: some 20 ms at a time, altogether some seconds of a process. Counted in turns, since a
+// machine that gives this thread few gives few to the other.
+constexpr int kTurnsAtATime = 200;
+std::atomic<int> patience{30000};
 
-bool Patient() { return patience_ns.load() > 0; }
+bool Patient() { return patience.load() > 0; }
 
 template <typename Done>
 void GiveWay(Done done) {
-  const auto from = SteadyClock::now();
-  while (!done() && Patient() && SteadyClock::now() - from < std::chrono::milliseconds(20)) {
+  int turns = 0;
+  for (; !done() && Patient() && turns < kTurnsAtATime; ++turns) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  patience_ns.fetch_sub(std::chrono::nanoseconds(SteadyClock::now() - from).count());
+  patience.fetch_sub(turns);
 }
 
 // complete-waits-for-others: which threads are inside a region of a QP of which CQ.
