@@ -141,13 +141,17 @@ bool RunFaults(const FaultOptions& options, std::vector<FaultResult>* results, s
   }
   // Fault -> tests that reach it, those that name its clause first.
   std::map<std::string, std::pair<std::vector<std::string>, std::vector<std::string>>> tests;
-  std::map<std::string, std::string> clause_of;
-  for (const model::FaultInfo& fault : model::AllFaults())
-    clause_of[std::string(fault.name)] = std::string(fault.clause);
   for (const TestResult& test : run.tests) {
-    for (const std::string& fault : test.reaches) {
-      auto& [first, then] = tests[fault];
-      (test.clauses.count(clause_of[fault]) != 0 ? first : then).push_back(test.name);
+    const std::set<std::string> reached(test.reaches.begin(), test.reaches.end());
+    for (const model::FaultInfo& fault : model::AllFaults()) {
+      const std::string name(fault.name);
+      auto& [first, then] = tests[name];
+      // What a test does in a child is not recorded, so its clause's own tests always run.
+      if (test.clauses.count(std::string(fault.clause)) != 0) {
+        first.push_back(test.name);
+      } else if (reached.count(name) != 0) {
+        then.push_back(test.name);
+      }
     }
   }
 
