@@ -26,7 +26,7 @@ struct Expectation {
 };
 
 const Expectation kExpectations[] = {
-    {"hns", {"hns-03", "", "", "wqe", "", "bits of a direct WQE in one that is not"}},
+    {"hns", {"hns-03", "", "65.0", "wqe", "", "bits of a direct WQE in one that is not"}},
     {"hns", {"hns-16", "", "", "wqe", "WR-SGE-001", "ATOMIC_CMP_AND_SWP wr_id=0x1 (2 SGEs"}},
     {"hns", {"hns-fence-builder", "", "", "wqe", "WR-SAMPLE-002", "flags 0x"}},
     {"hns", {"hns-record-after-reset", "", "", "residue", "WR-ATOM-006", "a receive that no call"}},
