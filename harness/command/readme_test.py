@@ -109,6 +109,8 @@ def words_of(command):
     joined = " ".join(words)
     if "device:" in joined or "vm:" in joined:
         return words, 3
+    if "--engine=libfuzzer" in joined or "--engine=afl" in joined:
+        return words, 4  # the launcher builds those; the program alone says so
     return words, 1 if "faulty:" in joined and words[0] != "minimize" else 0
 
 
