@@ -52,8 +52,8 @@ class Layout {
 Layout LayoutOf(const Program& program);
 
 // Depth of a QP's own CQ: it holds every completion that the queue asked for can have outstanding,
-// twice. What is flushed as it is posted, in ERR, may overrun it, and so may the requests of a queue
-// that was granted far deeper than asked.
+// twice. What is flushed as it is posted, in ERR, may overrun it, and so may the requests of a
+// queue that was granted far deeper than asked.
 constexpr int OwnCqDepth(uint64_t wrs) {
   return static_cast<int>(wrs < (1 << 15) - 32 ? 2 * wrs + 64 : 1 << 16);
 }
