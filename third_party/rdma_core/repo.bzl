@@ -65,6 +65,9 @@ def _from_dir(ctx, _version):
         fail("RDMA_CORE_DIR=%s: no libibverbs/verbs.h there; name the top folder of an rdma-core tree by an absolute path" % name)
     for part in ["CMakeLists.txt", "buildlib", "ccan", "kernel-headers", "libibverbs", "providers", "util"]:
         ctx.symlink(tree.get_child(part), part)
+    for licence in tree.readdir():
+        if licence.basename.startswith("COPYING"):
+            ctx.symlink(licence, licence.basename)
     return None
 
 def _from_tarball(ctx, version):

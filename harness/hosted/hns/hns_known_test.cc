@@ -95,7 +95,7 @@ TEST_F(HnsKnownTest, BitsOfADirectWqeStay) {
   ibv_send_wr* bad = nullptr;
   ASSERT_EQ(ibv_post_send(a_, &first, &bad), 0);
   rig_.Poll();
-  Expect({"hns-03", "", "", "wqe", "WR-BUILD-001", "bits of a direct WQE in one that is not"});
+  Expect({"hns-03", "", "65.0", "wqe", "WR-BUILD-001", "bits of a direct WQE in one that is not"});
 }
 
 // The device orders by SO, which ibv_post_send() sets for a fence; the builders set another bit.
