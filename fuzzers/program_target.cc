@@ -89,10 +89,9 @@ void ProgramTarget::Judge() {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 // What a Program frees is small: a short quarantine holds all of several hundred, and stays in the
-// cache. A queue that a Program leaves locked by another thread cannot be freed: no leak of a
-// provider. The environment's ASAN_OPTIONS go over this.
+// cache. The environment's ASAN_OPTIONS go over this.
 extern "C" const char* __asan_default_options() {
-  return "quarantine_size_mb=8:malloc_context_size=12:detect_leaks=0";
+  return "quarantine_size_mb=8:malloc_context_size=12";
 }
 #endif
 #endif
