@@ -23,7 +23,7 @@ for argument; do
       program=${prefix}bin/harness/${argument#*:}
       case $program in
         *_only_*) says='echo "group programs conforming violations known crashes time"; echo "total 9 4 2 3 1 0.1 s"' ;;
-        *) says='exit ${PROGRAM_STATUS:-0}' ;;
+        *) says='[ -z "${PROGRAM_SAYS:-}" ] || eval "echo \"$PROGRAM_SAYS\""; exit ${PROGRAM_STATUS:-0}' ;;
       esac
       printf '%s\n' '#!/bin/bash' 'echo "ran $*"' "$says" > "$program"
       chmod +x "$program"
@@ -84,6 +84,17 @@ if [ -z "$(qpx_missing clang)" ]; then
   expect 0 '^ran fuzz --engine=libfuzzer$' "$q" fuzz --engine=libfuzzer
   grep -q '^build --config=asan-libfuzzer .*//harness:qpexam //fuzzers:reference_fuzz_test_bin$' "$HOME/bazel.log" ||
     { echo 'FAILED: libFuzzer is not built'; failures=$((failures + 1)); }
+fi
+# What is compared is built too, with its own options, and the program learns where it lies.
+if [ -z "$(qpx_missing clang)" ]; then
+  expect 0 '^ran bench --sanitizers$' "$q" bench --sanitizers
+  grep -q '^build --config=asan --symlink_prefix=bazel-asan- .*//harness:qpexam$' "$HOME/bazel.log" &&
+    grep -q '^build --config=asan-libfuzzer --symlink_prefix=bazel-asan-libfuzzer- .*//fuzzers:measured$' "$HOME/bazel.log" &&
+    grep -q '^build --config=opt .*//harness:qpexam //conformance:suites_on_provider$' "$HOME/bazel.log" ||
+    { echo 'FAILED: bench does not build what it compares'; failures=$((failures + 1)); }
+  expect 0 "^beside it: $tree/bazel-asan-bin/harness/qpexam, $tree/bazel-asan-libfuzzer-bin/fuzzers$" \
+    PROGRAM_SAYS='beside it: $QPEXAM_BENCH_SANITIZED, $QPEXAM_BENCH_FUZZERS' "$q" bench --sanitizers
+  expect 5 'fault of qpexam' FAKE_STATUS=1 FAKE_SAYS='error: x' "$q" bench --sanitizers
 fi
 if [ -z "$(qpx_missing afl)" ]; then
   expect 0 '^ran fuzz --engine afl$' "$q" fuzz --engine afl

@@ -61,6 +61,7 @@ expect 2 '`qpexam help run` shows' "$qpexam" run
 expect 2 '`qpexam help run` shows' "$qpexam" run --colour good.qpx
 expect 2 '`qpexam help bench` shows' "$qpexam" bench --seconds=-1
 # libbnxt_re crashes in what is measured (56.1): the report is written all the same.
+expect 4 'run it as ./qpexam bench --sanitizers' "$qpexam" bench --sanitizers
 "$qpexam" bench --provider=hosted:bnxt_re --seconds=0.001 --json=bench.json > out 2> err < /dev/null
 case $? in 0 | 1) ;; *) fail "bench ends with its provider: status $?" ;; esac
 [ -s bench.json ] || fail 'bench writes no report where a provider crashes'

@@ -129,6 +129,7 @@ struct BenchArguments {
   std::vector<std::string> providers;  // empty: those that `check` runs
   std::string json;
   double seconds = 0.5;  // of each figure
+  bool sanitizers = false;
 };
 ExitStatus Bench(const BenchArguments& arguments);
 

@@ -225,10 +225,13 @@ void Define(CLI::App* app, Arguments* a) {
 
   CLI::App* bench = Command(app, "bench", "how fast it all is on this machine",
                             "  qpexam bench\n  qpexam bench --seconds=2 --json=bench.json\n  "
+                            "qpexam bench --sanitizers\n  "
                             "QPEXAM_BUILD=asan qpexam bench --provider=hosted:rxe\n");
   bench->add_option("--provider", a->bench.providers, "which (default: those of check)")
       ->type_name("P[,P...]")
       ->delimiter(',');
+  bench->add_flag("--sanitizers", a->bench.sanitizers,
+                  "and the builds with sanitizers, and the fuzz targets");
   bench->add_option("--seconds", a->bench.seconds, "of each figure (default: 0.5)")
       ->type_name("N")
       ->check(CLI::Range(0.001, 3600.0));
