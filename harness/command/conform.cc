@@ -196,9 +196,6 @@ std::string Differences(const Report& report) {
   return out;
 }
 
-// "vm:rxe" of "vm:rxe@6.12": what is known of it is told apart by its version.
-std::string WithoutSeries(const std::string& name) { return name.substr(0, name.find('@')); }
-
 std::string NoteOf(const conform::TestResult& test) {
   for (const auto& [id, clause] : test.clauses)
     if (!clause.notes.empty()) return id + ": " + clause.notes[0];
@@ -377,7 +374,7 @@ ExitStatus Conform(const ConformArguments& arguments) {
     }
     size_t expected = 0;
     const std::vector<Surprise> surprises =
-        conform::Compare(expectations, run, WithoutSeries(provider.name), provider.version,
+        conform::Compare(expectations, run, provider.name, provider.version,
                          filter.empty() && end == conform::SuiteEnd::kRan, &expected,
                          arguments.strict ? conform::Warnings::kFail : conform::Warnings::kTold);
     Print(fmt::format("{} {}, effort {}\n", provider.name, provider.version, arguments.effort));

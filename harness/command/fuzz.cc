@@ -77,7 +77,7 @@ class Campaign {
     if (arguments.no_known) return;
     readable_ = LoadExpectations("", "corpus/expectations.tsv", &known);
     for (conform::Expectation& entry : known.entries) {
-      if (entry.provider == provider.name && conform::InRange(entry, provider.version))
+      if (conform::BearingOn(entry, provider.name, provider.version) != conform::Bearing::kNone)
         recorded_.push_back(std::move(entry));
     }
   }

@@ -124,19 +124,39 @@ int CompareVersions(std::string_view a, std::string_view b) {
   return 0;
 }
 
+namespace {
+
+// As much of a version as a bound names: "6.1" speaks of 6.1.192, the newest of a series.
+std::string_view AsFarAs(std::string_view version, std::string_view bound) {
+  size_t end = 0;
+  for (auto dots = std::count(bound.begin(), bound.end(), '.'); end != version.npos;
+       --dots, ++end) {
+    end = version.find('.', end);
+    if (end == version.npos || dots == 0) break;
+  }
+  return version.substr(0, end);
+}
+
+}  // namespace
+
 bool InRange(const Expectation& entry, std::string_view version) {
-  return (entry.from.empty() || CompareVersions(version, entry.from) >= 0) &&
-         (entry.to.empty() || CompareVersions(version, entry.to) <= 0);
+  return (entry.from.empty() || CompareVersions(AsFarAs(version, entry.from), entry.from) >= 0) &&
+         (entry.to.empty() || CompareVersions(AsFarAs(version, entry.to), entry.to) <= 0);
 }
 
 Bearing BearingOn(const Expectation& entry, std::string_view provider, std::string_view version) {
-  constexpr std::string_view kHosted = "hosted:", kPackaged = "packaged:";
-  if (!InRange(entry, version)) return Bearing::kNone;
-  if (entry.provider == provider) return Bearing::kOwn;
-  const bool same = provider.substr(0, kPackaged.size()) == kPackaged &&
-                    entry.provider.compare(0, kHosted.size(), kHosted) == 0 &&
-                    entry.provider.substr(kHosted.size()) == provider.substr(kPackaged.size());
-  return same ? Bearing::kSameLibrary : Bearing::kNone;
+  constexpr std::string_view kHosted = "hosted:", kPackaged = "packaged:", kVm = "vm:";
+  const std::string_view name = provider.substr(0, provider.find('@'));
+  const size_t slash = version.find('/');
+  if (entry.provider == name)
+    return InRange(entry, version.substr(0, slash)) ? Bearing::kOwn : Bearing::kNone;
+  if (entry.provider.compare(0, kHosted.size(), kHosted) != 0) return Bearing::kNone;
+  const std::string_view hosted = std::string_view(entry.provider).substr(kHosted.size());
+  const bool packaged = name.substr(0, kPackaged.size()) == kPackaged &&
+                        name.substr(kPackaged.size()) == hosted && InRange(entry, version);
+  const bool guest = name.substr(0, kVm.size()) == kVm && name.substr(kVm.size()) == hosted &&
+                     slash != version.npos && InRange(entry, version.substr(slash + 1));
+  return packaged || guest ? Bearing::kSameLibrary : Bearing::kNone;
 }
 
 std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& run,

@@ -47,11 +47,14 @@ struct Expectations {
 bool ParseExpectations(std::string_view text, const std::string& file, Expectations* out,
                        std::string* why);
 
-// True where `version` (such as "56.1") lies in the entry's range.
+// True where `version` (such as "56.1") lies in the entry's range. A bound speaks of all that
+// begins with it: "6.1" of 6.1.192.
 bool InRange(const Expectation& entry, std::string_view version);
 // Whether an entry speaks of a provider in that version. What is known of a library as it is built
-// from source (hosted:NAME) excuses the installed one (packaged:NAME) as well; nothing is missed
-// where that does not show it, since locks, for one, are not watched there.
+// from source (hosted:NAME) excuses the installed one (packaged:NAME) as well, and that of a guest
+// (vm:NAME, whose version is the kernel's and, behind a slash, the library's: "6.1.192/44.0");
+// nothing is missed where that does not show it, since locks, for one, are not watched there.
+// An entry for vm:NAME is keyed on the kernel, and speaks of vm:NAME@SERIES too.
 enum class Bearing : uint8_t { kNone, kSameLibrary, kOwn };
 Bearing BearingOn(const Expectation& entry, std::string_view provider, std::string_view version);
 // Compares dotted numbers: negative, zero or positive.

@@ -54,6 +54,28 @@ TEST(Compare, AnExpectedFailureIsNoSurprise) {
   EXPECT_EQ(expected, 1u);
 }
 
+TEST(Compare, AGuestIsKnownByItsKernelsSeriesAndItsLibrary) {
+  SuiteRun run;
+  run.tests = {Result("Sge.Gather", "WR-SGE-001", "violation")};
+  size_t expected = 0;
+  const Expectations kernel =
+      Parsed("vm:rxe\t6.1\tWR-SGE-001\tSge.Gather\tviolation\ta slip\thttps://example.org/1\n");
+  EXPECT_TRUE(Compare(kernel, run, "vm:rxe", "6.1.192/44.0", true, &expected).empty());
+  EXPECT_TRUE(Compare(kernel, run, "vm:rxe@6.1", "6.1/44.0", true, &expected).empty());
+  EXPECT_EQ(Compare(kernel, run, "vm:rxe@6.12", "6.12.38/44.0", true, &expected).size(), 1u);
+  EXPECT_EQ(Compare(kernel, run, "vm:rxe", "6.10.1/44.0", true, &expected).size(), 1u);
+  EXPECT_EQ(Compare(kernel, run, "hosted:rxe", "6.1", true, &expected).size(), 1u);
+  // Of the library what hosted:rxe shows, in the library's versions.
+  EXPECT_TRUE(Compare(Parsed(kEntry), run, "vm:rxe@6.12", "6.12.38/44.0", true, &expected).empty());
+  EXPECT_EQ(Compare(Parsed(kEntry), run, "vm:rxe", "6.1.192/65.0", true, &expected).size(), 1u);
+  EXPECT_EQ(Compare(Parsed(kEntry), run, "vm:rxe", "6.1.192", true, &expected).size(), 1u);
+  EXPECT_EQ(Compare(Parsed(kEntry), run, "vm:siw", "6.1.192/44.0", true, &expected).size(), 1u);
+  // The kernel's entries are missed where they do not show.
+  run.tests = {Result("Sge.Gather", "WR-SGE-001", "conforms")};
+  EXPECT_FALSE(Compare(kernel, run, "vm:rxe", "6.1.192/44.0", true, &expected).empty());
+  EXPECT_TRUE(Compare(Parsed(kEntry), run, "vm:rxe", "6.1.192/44.0", true, &expected).empty());
+}
+
 TEST(Compare, WhatIsKnownOfALibraryExcusesTheInstalledOne) {
   SuiteRun run;
   run.tests = {Result("Sge.Gather", "WR-SGE-001", "violation")};

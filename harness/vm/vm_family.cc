@@ -25,8 +25,9 @@ class VmFamily : public ProviderFamily {
       Kernel kernel;
       const bool cached = CachedKernel(series, &kernel);
       info.version = cached ? kernel.version : series;
-      info.about = "soft-RoCE of a guest with Debian's kernel " + series + ", libibverbs " +
-                   (verbs.empty() ? "as installed" : verbs) +
+      if (!verbs.empty()) info.version += "/" + verbs;
+      info.about = "soft-RoCE of a guest with Debian's kernel " + series +
+                   " and the installed libibverbs" +
                    (cached ? "" : "; apt fetches the kernel at first");
       info.why_unavailable = why;
       info.why_is_setup = !why.empty();
