@@ -25,17 +25,25 @@ size_t Put(const Program& program, uint8_t* out, size_t max_size) {
 
 }  // namespace
 
-Program ProgramFromInput(const uint8_t* data, size_t size) {
+void ProgramFromInput(const uint8_t* data, size_t size, Program* program) {
   constexpr std::string_view kText = "qpx ";
   if (size > kText.size() && std::memcmp(data, kText.data(), kText.size()) == 0) {
     ParseResult parsed =
         ParseProgram(std::string_view(reinterpret_cast<const char*>(data), size), "input");
     ByteLimits limits;
     if (parsed.ok && parsed.program.arena <= limits.arena &&
-        parsed.program.calls.size() <= limits.calls)
-      return std::move(parsed.program);
+        parsed.program.calls.size() <= limits.calls) {
+      *program = std::move(parsed.program);
+      return;
+    }
   }
-  return ProgramFromBytes(data, size);
+  ProgramFromBytes(data, size, program);
+}
+
+Program ProgramFromInput(const uint8_t* data, size_t size) {
+  Program program;
+  ProgramFromInput(data, size, &program);
+  return program;
 }
 
 size_t MutateInput(uint8_t* data, size_t size, size_t max_size, uint64_t seed) {

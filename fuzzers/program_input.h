@@ -13,6 +13,8 @@ namespace qpexam {
 
 // Always well formed, and small enough to run.
 Program ProgramFromInput(const uint8_t* data, size_t size);
+// The same into a Program whose memory is used again.
+void ProgramFromInput(const uint8_t* data, size_t size, Program* program);
 
 // Writes a changed input over data and returns its size, at most max_size.
 size_t MutateInput(uint8_t* data, size_t size, size_t max_size, uint64_t seed);

@@ -50,6 +50,10 @@ ProgramTarget::~ProgramTarget() {
 
 const Trace& ProgramTarget::Run(const Program& program) {
   program_ = program;
+  return RunNext();
+}
+
+const Trace& ProgramTarget::RunNext() {
   session_->FitDefaults(&program_);
   RunOptions options;
   options.keep_objects = true;
@@ -63,10 +67,13 @@ const Trace& ProgramTarget::Run(const Program& program) {
 }
 
 void ProgramTarget::Judge() {
+  const judge::Verdict& verdict = (*judge_)(program_, trace_);
+  below_.clear();
+  session_->TakeFindings(&below_);
+  if (below_.empty() && verdict.violations == 0) return;
   RunResult result;
-  result.verdict = (*judge_)(program_, trace_);
-  session_->TakeFindings(&result.below);
-  if (result.below.empty() && result.verdict.violations == 0) return;
+  result.verdict = verdict;
+  result.below = below_;
   const std::vector<FindingKey> keys = KeysOf(program_, result);
   if (keys.empty()) return;
   if (folder_) {

@@ -29,6 +29,9 @@ class ProgramTarget {
 
   // Runs what the lint passes of it. The trace stays until the next run.
   const Trace& Run(const Program& program);
+  // The same of a Program that was put into Next(), whose memory is that of the ones before.
+  Program* Next() { return &program_; }
+  const Trace& RunNext();
   // The verdict on the last run, with what the seams found: keeps a finding in the folder, or
   // prints an explanation and aborts, which is what every engine takes for a crash.
   void Judge();
@@ -39,6 +42,7 @@ class ProgramTarget {
   std::unique_ptr<judge::Judge> judge_;
   Program program_;  // as it ran
   Trace trace_;
+  std::vector<SessionFinding> below_;
 
   std::optional<EngineFolder> folder_;
   std::set<std::string> known_, kept_;

@@ -5,8 +5,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static qpexam::ProgramTarget target(QPEXAM_FUZZ_PROVIDER);
-  const qpexam::Program program = qpexam::ProgramFromInput(data, size);
-  target.Run(program);
+  qpexam::ProgramFromInput(data, size, target.Next());
+  target.RunNext();
   target.Judge();
   return 0;
 }

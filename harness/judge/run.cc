@@ -34,7 +34,7 @@ void Judge::Impl::Clear() {
   implicit_pds_.clear();
   memory_.Clear();
   memory_.AddBlock(program_->arena);
-  layout_ = Layout(program_->arena);
+  layout_.Clear(program_->arena);
   requests_.clear();
   dead_.clear();
   sges_.clear();

@@ -1,7 +1,5 @@
 #include "harness/program/bytes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
@@ -39,15 +37,30 @@ uint64_t Meaning(uint8_t byte, uint64_t max) {
   }
 }
 
-std::string NameFor(ObjectKind kind, size_t number) {
-  if (kind == ObjectKind::kQp && number < 26)
-    return std::string(1, static_cast<char>('a' + number));
-  return fmt::format("{}{}", KindWord(kind), number);
+void NameFor(ObjectKind kind, size_t number, std::string* name) {
+  if (kind == ObjectKind::kQp && number < 26) {
+    name->assign(1, static_cast<char>('a' + number));
+    return;
+  }
+  const std::string_view word = KindWord(kind);
+  name->assign(word.data(), word.size());
+  char digits[20];
+  size_t n = 0;
+  do {
+    digits[n++] = static_cast<char>('0' + number % 10);
+    number /= 10;
+  } while (number > 0);
+  while (n > 0) name->push_back(digits[--n]);
 }
 
 // The objects made so far, by kind.
 class Made {
  public:
+  // As new, but for its memory.
+  void Clear() {
+    for (std::vector<ObjectId>& list : by_kind_) list.clear();
+    rank_.clear();
+  }
   void Add(ObjectKind kind, ObjectId id) {
     std::vector<ObjectId>& list = by_kind_[static_cast<size_t>(kind)];
     if (rank_.size() <= id) rank_.resize(id + size_t{1});
@@ -86,6 +99,11 @@ class Made {
 
 constexpr KindMask kMrKind = KindBit(ObjectKind::kMr);
 
+// The new name, if there is one, comes first and is not in the byte form.
+bool HasNewName(const std::vector<const Field*>& fields) {
+  return !fields.empty() && fields[0]->type == FieldType::kNewName;
+}
+
 // --- Decoding ---------------------------------------------------------------------------------
 
 // The payload of one call: the bytes behind the first of each of its records.
@@ -119,68 +137,82 @@ class Reader {
   size_t at_ = 0;
 };
 
+// Decodes one Program after the other: a fuzzer's every run begins with it, and under a sanitizer
+// each allocation is dear.
 class Decoder {
  public:
-  Decoder(const uint8_t* data, size_t size, const ByteLimits& limits)
-      : data_(data), size_(size), limits_(limits) {}
-
-  Program Run() {
+  // What `program` holds is overwritten; its memory is used again.
+  void Run(const uint8_t* data, size_t size, const ByteLimits& limits, Program* program) {
+    limits_ = &limits;
+    program_ = program;
+    made_.Clear();
+    used_ = 0;
+    const Program fresh;
+    program->arena = fresh.arena;
+    program->seed = fresh.seed;
+    program->objects.clear();
+    program->notes.clear();
     size_t at = 0;
-    if (size_ > 0) {
-      Reader header(data_, 1, std::min(size_, kRecordBytes));
-      if (data_[0] != kNothing) {
-        program_.arena = std::min(header.Number(limits_.arena), limits_.arena);
-        program_.seed = header.Number(~uint64_t{0});
+    if (size > 0) {
+      Reader header(data, 1, std::min(size, kRecordBytes));
+      if (data[0] != kNothing) {
+        program->arena = std::min(header.Number(limits.arena), limits.arena);
+        program->seed = header.Number(~uint64_t{0});
       }
-      at = std::min(size_, kRecordBytes);
+      at = std::min(size, kRecordBytes);
     }
-    program_.calls.reserve(std::min(size_ / kRecordBytes + 1, limits_.calls));
-    Validator validator(program_);
-    while (at < size_ && program_.calls.size() < limits_.calls) {
-      size_t end = std::min(size_, at + kRecordBytes);
-      const uint8_t kind = data_[at];
+    program->calls.reserve(std::min(size / kRecordBytes + 1, limits.calls));
+    Validator validator(*program);
+    while (at < size && used_ < limits.calls) {
+      size_t end = std::min(size, at + kRecordBytes);
+      const uint8_t kind = data[at];
       if (kind == kNothing || kind == kContinued) {
         at = end;
         continue;
       }
-      while (end < size_ && data_[end] == kContinued) end = std::min(size_, end + kRecordBytes);
+      while (end < size && data[end] == kContinued) end = std::min(size, end + kRecordBytes);
       const size_t bytes = end - at;
-      Reader reader(data_ + at, (bytes + kRecordBytes - 1) / kRecordBytes, bytes);
+      Reader reader(data + at, (bytes + kRecordBytes - 1) / kRecordBytes, bytes);
       Take(static_cast<CallKind>((kind - 1) % kCallKindCount), &reader, &validator);
       at = end;
     }
-    if (validator.in_parallel()) program_.calls.push_back(MakeCall(CallKind::kJoin));
-    return std::move(program_);
+    if (validator.in_parallel()) Next(CallKind::kJoin);
+    program->calls.resize(used_);
   }
 
  private:
+  Call& Next(CallKind kind) {
+    if (used_ == program_->calls.size()) program_->calls.emplace_back();
+    Call& call = program_->calls[used_++];
+    call = PlainCall(kind);
+    return call;
+  }
+
   void Take(CallKind kind, Reader* reader, Validator* validator) {
     const std::optional<ObjectKind> makes = Makes(kind);
-    program_.calls.push_back(MakeCall(kind));
-    Call& call = program_.calls.back();
+    Call& call = Next(kind);
     if (makes) {
-      call.object = static_cast<ObjectId>(program_.objects.size());
+      call.object = static_cast<ObjectId>(program_->objects.size());
       if (call.object >= kNoObject - 1) {
-        program_.calls.pop_back();
+        --used_;
         return;
       }
-      program_.objects.push_back({*makes, std::string()});
+      program_->objects.push_back({*makes, std::string()});
       validator->NoteObjects();
     }
-    if (!Fields(reader, &call) || !Mend(program_, *validator, &call) || validator->Add(call)) {
-      program_.calls.pop_back();
-      if (makes) program_.objects.pop_back();
+    if (!Fields(reader, &call) || !Mend(*program_, *validator, &call) || !validator->Takes(call)) {
+      --used_;
+      if (makes) program_->objects.pop_back();
       return;
     }
     if (makes) {
-      program_.objects.back().name = NameFor(*makes, made_.Count(*makes));
+      NameFor(*makes, made_.Count(*makes), &program_->objects.back().name);
       made_.Add(*makes, call.object);
     }
   }
 
   bool Fields(Reader* reader, Call* call) {
     call->thread = reader->Byte();
-    const CallSchema& schema = SchemaOf(call->kind);
     // Which fields a request has follows from its operation.
     if (call->kind == CallKind::kBuild || call->kind == CallKind::kPostSend) {
       call->op = static_cast<model::Operation>(reader->Byte() % model::kOperationCount);
@@ -188,24 +220,25 @@ class Decoder {
         call->op = model::Operation::kRdmaWrite;
       }
     }
+    const std::vector<const Field*>& fields = FieldsOf(*call);
+    const size_t bits = fields.size() - HasNewName(fields);
     uint64_t present = 0;
-    int bits = 0;
-    for (const Field& f : schema.fields) bits += f.type != FieldType::kNewName && Applies(f, *call);
-    for (int i = 0; i < bits; i += 8) present |= uint64_t{reader->Byte()} << i;
+    for (size_t i = 0; i < bits; i += 8) present |= uint64_t{reader->Byte()} << i;
     // A derived field is filled when those it follows from are known.
-    uint64_t given = 0;
-    int bit = 0;
-    for (size_t i = 0; i < schema.fields.size(); ++i) {
-      const Field& f = schema.fields[i];
-      if (f.type == FieldType::kNewName || !Applies(f, *call)) continue;
-      if (((present >> bit++) & 1) || f.required) {
-        given |= uint64_t{1} << i;
-        if (!Value(f, reader, call)) return false;
+    const Field* derived[4];  // no call has more than two
+    size_t derived_count = 0;
+    for (const Field* f : fields) {
+      if (f->type == FieldType::kNewName) continue;
+      const bool given = (present & 1) || f->required;
+      present >>= 1;
+      if (given) {
+        if (!Value(*f, reader, call)) return false;
+      } else if (f->rule != DefaultRule::kConstant) {
+        derived[derived_count++] = f;
       }
     }
-    for (size_t i = 0; i < schema.fields.size(); ++i) {
-      const Field& f = schema.fields[i];
-      if (f.rule == DefaultRule::kConstant || !Applies(f, *call) || ((given >> i) & 1)) continue;
+    for (size_t i = 0; i < derived_count; ++i) {
+      const Field& f = *derived[i];
       if (f.type == FieldType::kObject) {
         call->*f.member.object = call->addr.mr;
       } else {
@@ -326,13 +359,12 @@ class Decoder {
 
   // Elements beyond the payload's end would all be the same.
   bool Room(const Reader& reader, size_t i) const {
-    return !reader.Exhausted() && i < limits_.list;
+    return !reader.Exhausted() && i < limits_->list;
   }
 
-  const uint8_t* data_;
-  size_t size_;
-  const ByteLimits& limits_;
-  Program program_;
+  const ByteLimits* limits_ = nullptr;
+  Program* program_ = nullptr;
+  size_t used_ = 0;  // calls; those behind are left from another Program
   Made made_;
 };
 
@@ -404,23 +436,23 @@ class Encoder {
   }
 
   void Fields(const Call& call) {
-    const CallSchema& schema = SchemaOf(call.kind);
+    const std::vector<const Field*>& fields = FieldsOf(call);
     Byte(call.thread);
     if (call.kind == CallKind::kBuild || call.kind == CallKind::kPostSend) {
       Byte(static_cast<uint8_t>(call.op));
     }
     uint64_t present = 0;
     int bits = 0;
-    for (const Field& f : schema.fields) {
-      if (f.type == FieldType::kNewName || !Applies(f, call)) continue;
-      if (!IsDefault(f, call)) present |= uint64_t{1} << bits;
+    for (const Field* f : fields) {
+      if (f->type == FieldType::kNewName) continue;
+      if (!IsDefault(*f, call)) present |= uint64_t{1} << bits;
       ++bits;
     }
     for (int i = 0; i < bits; i += 8) Byte(static_cast<uint8_t>(present >> i));
-    int bit = 0;
-    for (const Field& f : schema.fields) {
-      if (f.type == FieldType::kNewName || !Applies(f, call)) continue;
-      if (((present >> bit++) & 1) || f.required) Value(f, call);
+    for (const Field* f : fields) {
+      if (f->type == FieldType::kNewName) continue;
+      if ((present & 1) || f->required) Value(*f, call);
+      present >>= 1;
     }
   }
 
@@ -494,8 +526,16 @@ class Encoder {
 
 }  // namespace
 
+void ProgramFromBytes(const uint8_t* data, size_t size, Program* program,
+                      const ByteLimits& limits) {
+  thread_local Decoder decoder;
+  decoder.Run(data, size, limits, program);
+}
+
 Program ProgramFromBytes(const uint8_t* data, size_t size, const ByteLimits& limits) {
-  return Decoder(data, size, limits).Run();
+  Program program;
+  ProgramFromBytes(data, size, &program, limits);
+  return program;
 }
 
 std::vector<uint8_t> BytesFromProgram(const Program& program) { return Encoder(program).Run(); }
@@ -503,7 +543,7 @@ std::vector<uint8_t> BytesFromProgram(const Program& program) { return Encoder(p
 void Rename(Program* program) {
   size_t count[kObjectKindCount] = {};
   for (Object& object : program->objects) {
-    object.name = NameFor(object.kind, count[static_cast<size_t>(object.kind)]++);
+    NameFor(object.kind, count[static_cast<size_t>(object.kind)]++, &object.name);
   }
 }
 

@@ -39,6 +39,9 @@ struct ByteLimits {
 inline constexpr ByteLimits kNoByteLimits = {kMaxArena, ~size_t{0}, ~size_t{0}};
 
 Program ProgramFromBytes(const uint8_t* data, size_t size, const ByteLimits& limits = {});
+// The same into a Program whose memory is used again.
+void ProgramFromBytes(const uint8_t* data, size_t size, Program* program,
+                      const ByteLimits& limits = {});
 
 // Decodes to the same Program, but for names and notes (with limits that allow it).
 std::vector<uint8_t> BytesFromProgram(const Program& program);

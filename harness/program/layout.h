@@ -19,6 +19,12 @@ inline constexpr uint64_t kMrAlignment = 64;
 class Layout {
  public:
   explicit Layout(uint64_t arena) : arena_(arena) {}
+  // As new, but for its memory.
+  void Clear(uint64_t arena) {
+    arena_ = arena;
+    next_ = 0;
+    ranges_.clear();
+  }
 
   enum class Result : uint8_t { kPlaced, kArenaFull, kOutsideBase, kNoBase };
   // Places the mr that this kMr call makes. A kReregMr that changes the translation moves it.

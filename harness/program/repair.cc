@@ -21,8 +21,8 @@ class Mender {
     if (call_.kind == CallKind::kPostSend && !model::Info(call_.op).has_send_wr) {
       call_.op = model::Operation::kRdmaWrite;
     }
-    for (const Field& f : SchemaOf(call_.kind).fields) {
-      if (Applies(f, call_) && !Mended(f)) return false;
+    for (const Field* f : FieldsOf(call_)) {
+      if (!Mended(*f)) return false;
     }
     // No window is bound to nothing, and the text form has no word for it.
     if (call_.kind == CallKind::kBindMw && call_.mr == kNoObject) call_.mr = call_.addr.mr;

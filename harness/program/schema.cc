@@ -11,6 +11,35 @@ bool SameKey(const KeyRef& a, const KeyRef& b) {
 }
 bool SameMem(const MemRef& a, const MemRef& b) { return a.mr == b.mr && a.offset == b.offset; }
 
+// What follows from the schema, once for all calls: fuzzers decode and check many Programs.
+struct Tables {
+  // Of each kind of call with each operation; where the kind has none, all are the same.
+  std::vector<const Field*> fields[kCallKindCount][model::kOperationCount];
+  Call plain[kCallKindCount];
+
+  Tables() {
+    for (const CallSchema& schema : AllSchemas()) {
+      const auto kind = static_cast<size_t>(schema.kind);
+      Call call;
+      call.kind = schema.kind;
+      for (int op = 0; op < model::kOperationCount; ++op) {
+        call.op = static_cast<Operation>(op);
+        for (const Field& f : schema.fields) {
+          if (Applies(f, call)) fields[kind][op].push_back(&f);
+        }
+      }
+      plain[kind].kind = schema.kind;
+      for (const Field& f : schema.fields) {
+        if (f.member.number || f.member.small) SetNumber(f, &plain[kind], f.fallback);
+      }
+    }
+  }
+  static const Tables& Get() {
+    static const Tables* tables = new Tables();
+    return *tables;
+  }
+};
+
 bool SameField(const Field& f, const Call& a, const Call& b) {
   switch (f.type) {
     case FieldType::kNewName:
@@ -101,14 +130,13 @@ void SetNumber(const Field& field, Call* call, uint64_t value) {
   }
 }
 
-Call MakeCall(CallKind kind) {
-  Call call;
-  call.kind = kind;
-  for (const Field& f : SchemaOf(kind).fields) {
-    if (f.member.number || f.member.small) SetNumber(f, &call, f.fallback);
-  }
-  return call;
+const std::vector<const Field*>& FieldsOf(const Call& call) {
+  return Tables::Get().fields[static_cast<size_t>(call.kind)][static_cast<size_t>(call.op)];
 }
+
+const Call& PlainCall(CallKind kind) { return Tables::Get().plain[static_cast<size_t>(kind)]; }
+
+Call MakeCall(CallKind kind) { return PlainCall(kind); }
 
 Call MakeBuild(Operation op) {
   Call call = MakeCall(CallKind::kBuild);
@@ -116,13 +144,15 @@ Call MakeBuild(Operation op) {
   return call;
 }
 
+bool NeedsEx(const Call& call) {
+  return call.wc_flags != 0 || call.flags != 0 || call.pd != kNoObject;
+}
+
 void FillDerived(Call* call) {
-  if (call->kind == CallKind::kCq &&
-      (call->wc_flags != 0 || call->flags != 0 || call->pd != kNoObject)) {
-    call->ex = 1;
-  }
-  for (const Field& f : SchemaOf(call->kind).fields) {
-    if (f.rule == DefaultRule::kConstant || !Applies(f, *call)) continue;
+  if (call->kind == CallKind::kCq && NeedsEx(*call)) call->ex = 1;
+  for (const Field* field : FieldsOf(*call)) {
+    const Field& f = *field;
+    if (f.rule == DefaultRule::kConstant) continue;
     if (f.type == FieldType::kObject) {
       call->*f.member.object = call->addr.mr;
     } else {
@@ -153,12 +183,7 @@ bool IsDefault(const Field& f, const Call& call) {
       return call.*f.member.object == (f.rule == DefaultRule::kAddrMr ? call.addr.mr : kNoObject);
     case FieldType::kBool:
       if (call.kind == CallKind::kCq && f.member.small == &Call::ex) {
-        Call derived = MakeCall(CallKind::kCq);
-        derived.wc_flags = call.wc_flags;
-        derived.flags = call.flags;
-        derived.pd = call.pd;
-        FillDerived(&derived);
-        return call.ex == derived.ex;
+        return NeedsEx(call) ? call.ex == 1 : call.ex == f.fallback;
       }
       return NumberOf(f, call) == f.fallback;
     case FieldType::kNumber:
@@ -185,8 +210,8 @@ bool SameCall(const Call& a, const Call& b) {
   if (a.kind != b.kind || a.thread != b.thread) return false;
   if (a.kind == CallKind::kBuild && a.op != b.op) return false;
   if (a.kind == CallKind::kPostSend && a.op != b.op) return false;
-  for (const Field& f : SchemaOf(a.kind).fields) {
-    if (Applies(f, a) && !SameField(f, a, b)) return false;
+  for (const Field* f : FieldsOf(a)) {
+    if (!SameField(*f, a, b)) return false;
   }
   return true;
 }

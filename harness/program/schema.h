@@ -100,14 +100,19 @@ std::string_view WordOf(const Call& call);
 
 // Whether the field exists for this call (its operation has it).
 bool Applies(const Field& field, const Call& call);
+// The fields that exist for this call, in the schema's order.
+const std::vector<const Field*>& FieldsOf(const Call& call);
 
 // A Call with the defaults of its kind. Fields whose default comes from other fields are filled by
 // FillDerived().
+const Call& PlainCall(CallKind kind);
 Call MakeCall(CallKind kind);
 Call MakeBuild(model::Operation op);
 // Sets the key or mr fields that follow from addr and mw, as the text form does where it leaves
 // them out.
 void FillDerived(Call* call);
+// Whether a cq asks for what ibv_create_cq_ex() alone can make.
+bool NeedsEx(const Call& call);
 // Whether the field has the value that the text form may leave out.
 bool IsDefault(const Field& field, const Call& call);
 
@@ -151,8 +156,8 @@ Names FlushLevelNames();
 
 template <typename F>
 void ForEachObject(Call* call, F f) {
-  for (const Field& field : SchemaOf(call->kind).fields) {
-    if (!Applies(field, *call)) continue;
+  for (const Field* known : FieldsOf(*call)) {
+    const Field& field = *known;
     switch (field.type) {
       case FieldType::kNewName:
       case FieldType::kObject:

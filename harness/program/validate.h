@@ -41,6 +41,8 @@ class Validator {
 
   // Nothing: the call is well formed after those before it and counts as made.
   std::optional<Invalid> Add(const Call& call);
+  // The same for who need not know what is wrong: fuzzers ask it for every call of every Program.
+  bool Takes(const Call& call) { return Check(call).what == What::kNothing; }
 
   // Objects were added to the Program since.
   void NoteObjects() { made_.resize(program_.objects.size(), false); }
@@ -52,10 +54,55 @@ class Validator {
   bool in_parallel() const { return in_parallel_; }
 
  private:
-  std::optional<Invalid> CheckObject(ObjectId id, KindMask kinds, std::string_view word) const;
-  std::optional<Invalid> CheckKey(const KeyRef& key, KindMask kinds, std::string_view word) const;
-  std::optional<Invalid> CheckField(const Field& field, const Call& call) const;
-  std::optional<Invalid> CheckMemory(const Call& call);
+  // What is wrong: found first, and put into words only where somebody reads them.
+  enum class What : uint8_t {
+    kNothing,
+    kNoThread,
+    kNoObject,
+    kNotMadeYet,
+    kWrongKind,
+    kMakesNothing,
+    kMadeTwice,
+    kOutOfTurn,
+    kMakesOtherKind,
+    kMissing,
+    kNoQueue,
+    kTooLarge,
+    kIncOfNumber,
+    kTooLong,
+    kLongSge,
+    kNotEightBytes,
+    kTooManyBytes,
+    kTakesNoAttr,
+    kLargeAttr,
+    kNeedsEx,
+    kXrcSrqWithoutCq,
+    kParallelTwice,
+    kJoinAlone,
+    kTooManyThreads,
+    kOfMainThread,
+    kMadeInParallel,
+    kAbsoluteRegion,
+    kArenaFull,
+    kOutsideBase,
+    kNoBase,
+    kBytesAndFill,
+    kOutsideArena,
+    kNoSendWr,
+  };
+  struct Problem {
+    What what = What::kNothing;
+    const Field* field = nullptr;
+    ObjectId id = kNoObject;
+    uint64_t value = 0;
+    KindMask kinds = 0;
+  };
+  Problem Check(const Call& call);
+  Problem CheckObject(ObjectId id, KindMask kinds) const;
+  Problem CheckKey(const KeyRef& key, KindMask kinds) const;
+  Problem CheckField(const Field& field, const Call& call) const;
+  What CheckMemory(const Call& call);
+  Invalid Describe(const Problem& problem, const Call& call) const;
   bool Reachable(const MemRef& ref, uint64_t len) const { return layout_.InArena(ref, len); }
 
   const Program& program_;
