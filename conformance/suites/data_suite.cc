@@ -56,10 +56,16 @@ class Data : public Conformance {
   }
   // One FLUSH or ATOMIC_WRITE pair, with the bits to look at the result.
   Pair& Placement(Op op, int access = kAllAccess) {
+    NeedsDevice(op);
     PairOptions options;
     options.ops = Bits({op, Op::kWrite, Op::kRead, Op::kSend});
     options.access = access;
     return bed().Connect(options);
+  }
+  // An operation that the library offers without asking the device (WR-DATA-034 says so) is not
+  // held against the device.
+  void NeedsDevice(Op op) {
+    if (!facts().Has(op)) throw NotApplicable{std::string("the device has no ") + Info(op).name};
   }
   static int FlushAccess() { return kAllAccess | static_cast<int>(kAccessFlushGlobal); }
 };
@@ -613,6 +619,7 @@ QPX_TEST(Data, AtomicWriteDoesNotTear, "WR-DATA-021") {
 
 QPX_TEST(Data, AtomicWriteNeedsRemoteWriteAlone, "WR-DATA-022") {
   if (sizeof(void*) != 8) throw NotApplicable{"not a 64-bit host"};
+  NeedsDevice(Op::kAtomicWrite);
   PairOptions options;
   options.ops = Bits({Op::kAtomicWrite});
   options.stop_at = IBV_QPS_RESET;
@@ -703,6 +710,7 @@ QPX_TEST_P(Data, FlushErrors, (std::vector<int>{0, 1, 2}), "WR-DATA-032") {
 }
 
 QPX_TEST_P(Data, AtomicWriteErrors, (std::vector<int>{0, 1, 2, 3}), "WR-DATA-033") {
+  NeedsDevice(Op::kAtomicWrite);
   PairOptions options;
   options.ops = Bits({Op::kAtomicWrite});
   options.stop_at = IBV_QPS_RESET;

@@ -58,6 +58,8 @@ QPX_TEST(Lim, PsnAbove24BitsIsMaskedOrRefused, "WR-LIM-001") {
 }
 
 QPX_TEST_P(Lim, PsnWraps, OpsOf(Transport::kRc), "WR-LIM-002") {
+  if (!facts().Has(param))
+    throw NotApplicable{std::string("the device has no ") + Info(param).name};
   PairOptions options;
   options.ops = Info(param).bit;
   options.psn = 0xfffff0;
