@@ -96,12 +96,13 @@ class Campaign {
     last_ = arguments_.runs ? first + arguments_.runs : ~uint64_t{0};
     const Clock::time_point start = Clock::now();
     std::vector<std::thread> jobs;
-    begun_ = std::vector<std::atomic<uint64_t>>(arguments_.jobs);
-    running_ = static_cast<int>(arguments_.jobs);
-    for (unsigned job = 0; job < arguments_.jobs; job++)
-      jobs.emplace_back([this, job] { Work(job); });
+    const unsigned at_a_time = at_once_ ? 1 : arguments_.jobs;
+    begun_ = std::vector<std::atomic<uint64_t>>(at_a_time);
+    running_ = static_cast<int>(at_a_time);
+    for (unsigned job = 0; job < at_a_time; job++) jobs.emplace_back([this, job] { Work(job); });
     Tick(start);
     for (std::thread& job : jobs) job.join();
+    KeepLate();
     const double seconds = Seconds(start);
     if (!why_.empty()) {
       Say(fmt::format("{} cannot be opened: {}", provider_.name, why_));
@@ -213,6 +214,12 @@ class Campaign {
   }
 
  private:
+  struct Late {
+    FindingKey key;
+    Program program;
+    RunResult seen;
+  };
+
   struct Found {
     uint64_t count = 0;
     bool stable = true;
@@ -398,7 +405,11 @@ class Campaign {
       if (found.count++ > 0) continue;
       found_total_++;
       ours_ |= key.kind == "internal";
-      Keep(program, result, key, &found);
+      if (at_once_) {
+        late_.push_back({key, program, result});
+      } else {
+        Keep(program, result, key, &found);
+      }
       if (arguments_.until_finding) stop_ = true;
     }
   }
@@ -409,8 +420,7 @@ class Campaign {
     std::error_code error;
     if (fs::exists(folder / "program.qpx", error)) return;
     Program shortest = program;
-    RunResult result = Alone(program);
-    found->stable = Shows(program, result, key);
+    found->stable = Shows(program, Alone(program), key);
     if (found->stable) {
       MinimizeLimits limits;
       const bool hang = key.kind == "hang";
@@ -423,6 +433,38 @@ class Campaign {
           },
           limits);
     }
+    Write(program, seen, shortest, key, found);
+  }
+
+  // On a machine that starts for each batch (a guest): all that was found once more in one batch,
+  // whole, since each try of a reduction would be a start. `qpexam minimize` does that on demand.
+  void KeepLate() {
+    std::vector<Program> programs;
+    for (const Late& late : late_) programs.push_back(late.program);
+    std::vector<RunResult> again(programs.size());
+    if (programs.empty()) return;
+    WatchOptions watch = watch_;
+    watch.keep_objects = false;
+    watch.send = nullptr;
+    watch.stop = &StopOnInterrupt();
+    watch.want_trace = true;
+    RunWatched(provider_, programs, watch, [&](RunResult&& r) {
+      if (r.index < again.size()) again[r.index] = std::move(r);
+    });
+    for (size_t i = 0; i < late_.size(); i++) {
+      const Late& late = late_[i];
+      std::error_code error;
+      if (fs::exists(folder_ / late.key.Id() / "program.qpx", error)) continue;
+      Found& found = found_[late.key];
+      found.stable = Shows(late.program, again[i], late.key);
+      Write(late.program, found.stable ? again[i] : late.seen, late.program, late.key, &found);
+    }
+  }
+
+  void Write(const Program& program, const RunResult& seen, const Program& shortest,
+             const FindingKey& key, Found* found) {
+    const fs::path folder = folder_ / key.Id();
+    std::error_code error;
     found->calls = shortest.calls.size();
     std::string text = PrintProgram(shortest, Notes::kDrop);
     text.insert(text.find('\n') + 1,
@@ -434,7 +476,7 @@ class Campaign {
     ParseResult parsed = ParseProgram(text, named.name);
     named.program = parsed.ok ? std::move(parsed.program) : shortest;
     named.lines = SplitLines(text);
-    result = Alone(named.program);
+    const RunResult result = at_once_ ? seen : Alone(named.program);
     std::string explanation = fmt::format("{} on {} {}, by seed {}\n\n", key.Text(), provider_.name,
                                           provider_.version, arguments_.seed);
     if (found->stable) {
@@ -474,6 +516,8 @@ class Campaign {
   const FuzzArguments& arguments_;
   const ProviderInfo& provider_;
   const fs::path folder_;
+  // A guest, whose start takes seconds.
+  const bool at_once_ = provider_.kind == ProviderKind::kDevice && MachineOf(provider_) != nullptr;
   WatchOptions watch_;
   std::vector<conform::Expectation> recorded_;
   bool readable_ = true;  // the file of recorded deviations
@@ -490,6 +534,7 @@ class Campaign {
 
   std::mutex take_;  // of what follows
   std::map<FindingKey, Found> found_;
+  std::vector<Late> late_;
   std::map<std::string, uint64_t> known_;
   bool ours_ = false;
 };
