@@ -89,6 +89,7 @@ class RemoteRun {
     }
     if (options_.want_trace) result.trace = item.text;
     next_++;
+    if (options_.begun) options_.begun->store(next_);
     on_result_(std::move(result));
   }
 
