@@ -2,8 +2,10 @@
 //
 // Layouts are <rdma/ib_user_verbs.h>'s. A request shorter than ours is extended by zeros and a
 // response longer than asked for is cut, as the kernel does for libraries of other versions.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <rdma/ib_user_verbs.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -127,12 +129,15 @@ class CommandHandler {
   int ResizeCq();
   int NotifyCq();
   int DestroyCq();
+  int OpenXrcd();
+  int CloseXrcd();
   int CreateSrq();
   int ModifySrq();
   int QuerySrq();
   int DestroySrq();
   int CreateQp();
   int CreateQpFrom(const ib_uverbs_ex_create_qp& request, ib_uverbs_create_qp_resp* response);
+  int OpenQp();
   int ModifyQp();
   int QueryQp();
   int DestroyQp();
@@ -197,6 +202,10 @@ int CommandHandler::Run() {
       return NotifyCq();
     case IB_USER_VERBS_CMD_DESTROY_CQ:
       return DestroyCq();
+    case IB_USER_VERBS_CMD_OPEN_XRCD:
+      return OpenXrcd();
+    case IB_USER_VERBS_CMD_CLOSE_XRCD:
+      return CloseXrcd();
     case IB_USER_VERBS_CMD_CREATE_SRQ:
       return CreateSrq();
     case IB_USER_VERBS_CMD_CREATE_XSRQ:
@@ -209,6 +218,8 @@ int CommandHandler::Run() {
       return DestroySrq();
     case IB_USER_VERBS_CMD_CREATE_QP:
       return CreateQp();
+    case IB_USER_VERBS_CMD_OPEN_QP:
+      return OpenQp();
     case IB_USER_VERBS_CMD_MODIFY_QP:
       return ModifyQp();
     case IB_USER_VERBS_CMD_QUERY_QP:
@@ -611,6 +622,44 @@ int CommandHandler::DestroyCq() {
   return Respond(call_, response);
 }
 
+// --- XRC domains ---------------------------------------------------------------------------------
+
+// ibv_open_xrcd(3): a file stands for a domain of the device; without one (-1) the domain is new.
+int CommandHandler::OpenXrcd() {
+  if (!(model().traits().types & model::MaskOf(model::QpType::kXrcRecv))) return EOPNOTSUPP;
+  auto request = Request<ib_uverbs_open_xrcd>(call_);
+  const auto fd = static_cast<int32_t>(request.fd);
+  uint64_t number = 0;
+  if (fd != -1) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return EBADF;
+    auto [it, fresh] = k_.xrcd_files_.try_emplace({c_.device, st.st_dev, st.st_ino});
+    if (fresh && !(request.oflags & O_CREAT)) {
+      k_.xrcd_files_.erase(it);
+      return EAGAIN;
+    }
+    if (!fresh && (request.oflags & O_EXCL)) return EINVAL;
+    if (fresh) it->second.number = k_.next_xrcd_file_++;
+    ++it->second.users;
+    number = it->second.number;
+  }
+  auto object = std::make_unique<HostedXrcd>();
+  object->context = &c_;
+  object->xrcd = c_.engine->OpenXrcd(number).value;
+  HostedXrcd* made = c_.xrcds.Add(std::move(object));
+  ib_uverbs_open_xrcd_resp response = {};
+  response.xrcd_handle = made->handle;
+  return Respond(call_, response);
+}
+
+int CommandHandler::CloseXrcd() {
+  HostedXrcd* xrcd = c_.xrcds.Find(Request<ib_uverbs_close_xrcd>(call_).xrcd_handle);
+  if (xrcd == nullptr) return EINVAL;
+  if (xrcd->xrcd->users > 0) return EBUSY;
+  k_.CloseXrcd(*xrcd);
+  return 0;
+}
+
 // --- Shared receive queues -----------------------------------------------------------------------
 
 int CommandHandler::CreateSrq() {
@@ -618,7 +667,9 @@ int CommandHandler::CreateSrq() {
   ib_uverbs_create_xsrq request = {};
   if (extended) {
     request = Request<ib_uverbs_create_xsrq>(call_);
-    if (request.srq_type != IBV_SRQT_BASIC) return EOPNOTSUPP;
+    const bool xrc = request.srq_type == IBV_SRQT_XRC &&
+                     (model().traits().types & model::MaskOf(model::QpType::kXrcRecv));
+    if (request.srq_type != IBV_SRQT_BASIC && !xrc) return EOPNOTSUPP;
   } else {
     auto basic = Request<ib_uverbs_create_srq>(call_);
     request.user_handle = basic.user_handle;
@@ -629,6 +680,13 @@ int CommandHandler::CreateSrq() {
   }
   HostedPd* pd = FindPd(request.pd_handle);
   if (pd == nullptr) return EINVAL;
+  HostedXrcd* xrcd = nullptr;
+  HostedCq* cq = nullptr;
+  if (request.srq_type == IBV_SRQT_XRC) {
+    xrcd = c_.xrcds.Find(request.xrcd_handle);
+    cq = c_.cqs.Find(request.cq_handle);
+    if (xrcd == nullptr || cq == nullptr) return EINVAL;
+  }
   const ibv_device_attr& attr = model().traits().attr;
   if (request.max_wr == 0 || request.max_wr > static_cast<uint32_t>(attr.max_srq_wr) ||
       request.max_sge > static_cast<uint32_t>(attr.max_srq_sge)) {
@@ -638,6 +696,8 @@ int CommandHandler::CreateSrq() {
   made->context = &c_;
   made->user_handle = request.user_handle;
   made->facts.number = k_.next_srq_++;
+  made->facts.cq = cq != nullptr ? &cq->facts : nullptr;
+  made->cq = cq;
   made->facts.attr.max_wr = request.max_wr;
   made->facts.attr.max_sge = request.max_sge;
   Command command;
@@ -657,6 +717,11 @@ int CommandHandler::CreateSrq() {
     init.limit = request.srq_limit;
     init.number = model::SrqNum(made->facts.number);
     init.unbounded = true;
+    if (cq != nullptr) {
+      init.type = IBV_SRQT_XRC;
+      init.xrcd = xrcd->xrcd;
+      init.cq = cq->cq;
+    }
     srq = c_.engine->CreateSrq(init);
     err = srq.status.err;
   }
@@ -667,6 +732,7 @@ int CommandHandler::CreateSrq() {
   }
   made->srq = srq.value;
   made->srq->owner = made;
+  if (cq != nullptr) cq->xrc_srqs.push_back(made);
   KernelImpl* kernel = &k_;
   made->srq->pump = [kernel, made](model::Srq&) { kernel->ReadSharedQueue(*made); };
   ib_uverbs_create_srq_resp response = {};
@@ -742,11 +808,16 @@ int CommandHandler::CreateQpFrom(const ib_uverbs_ex_create_qp& request,
   if (!type) return EOPNOTSUPP;
   if (!(model().traits().types & model::MaskOf(*type))) return EOPNOTSUPP;
   if (request.create_flags != 0) return EOPNOTSUPP;
-  HostedPd* pd = FindPd(request.pd_handle);
-  HostedCq* send_cq = c_.cqs.Find(request.send_cq_handle);
-  HostedCq* recv_cq = c_.cqs.Find(request.recv_cq_handle);
-  HostedSrq* srq = request.is_srq ? c_.srqs.Find(request.srq_handle) : nullptr;
-  if (pd == nullptr || send_cq == nullptr || recv_cq == nullptr) return EINVAL;
+  // An XRC_RECV QP has a domain in place of a PD, and neither kind of XRC QP receives by itself.
+  const bool target = *type == model::QpType::kXrcRecv;
+  const bool receives = !target && *type != model::QpType::kXrcSend;
+  HostedPd* pd = target ? nullptr : FindPd(request.pd_handle);
+  HostedXrcd* xrcd = target ? c_.xrcds.Find(request.pd_handle) : nullptr;
+  HostedCq* send_cq = target ? nullptr : c_.cqs.Find(request.send_cq_handle);
+  HostedCq* recv_cq = receives ? c_.cqs.Find(request.recv_cq_handle) : nullptr;
+  HostedSrq* srq = request.is_srq && receives ? c_.srqs.Find(request.srq_handle) : nullptr;
+  if (target ? xrcd == nullptr : pd == nullptr || send_cq == nullptr) return EINVAL;
+  if (receives && recv_cq == nullptr) return EINVAL;
   if (request.is_srq && srq == nullptr) return EINVAL;
   const ibv_device_attr& attr = model().traits().attr;
   if (request.max_send_wr > static_cast<uint32_t>(attr.max_qp_wr) ||
@@ -754,8 +825,9 @@ int CommandHandler::CreateQpFrom(const ib_uverbs_ex_create_qp& request,
       request.max_inline_data > c_.engine->limits().max_inline) {
     return EINVAL;
   }
-  if (!request.is_srq && (request.max_recv_wr > static_cast<uint32_t>(attr.max_qp_wr) ||
-                          request.max_recv_sge > static_cast<uint32_t>(attr.max_sge))) {
+  if (receives && !request.is_srq &&
+      (request.max_recv_wr > static_cast<uint32_t>(attr.max_qp_wr) ||
+       request.max_recv_sge > static_cast<uint32_t>(attr.max_sge))) {
     return EINVAL;
   }
 
@@ -770,20 +842,22 @@ int CommandHandler::CreateQpFrom(const ib_uverbs_ex_create_qp& request,
   f.number_bits = model().traits().qp_number_bits;
   f.type = *type;
   f.cap.max_send_wr = request.max_send_wr;
-  f.cap.max_recv_wr = request.is_srq ? 0 : request.max_recv_wr;
+  const bool own_receives = receives && !request.is_srq;
+  f.cap.max_recv_wr = own_receives ? request.max_recv_wr : 0;
   f.cap.max_send_sge = request.max_send_sge;
-  f.cap.max_recv_sge = request.is_srq ? 0 : request.max_recv_sge;
+  f.cap.max_recv_sge = own_receives ? request.max_recv_sge : 0;
   f.cap.max_inline_data = request.max_inline_data;
   f.signal_all = request.sq_sig_all != 0;
-  f.send_cq = &send_cq->facts;
-  f.recv_cq = &recv_cq->facts;
+  f.send_cq = send_cq != nullptr ? &send_cq->facts : nullptr;
+  f.recv_cq = recv_cq != nullptr ? &recv_cq->facts : nullptr;
   f.srq = srq != nullptr ? &srq->facts : nullptr;
 
   model::QpInit init;
   init.type = *type;
-  init.pd = pd->pd;
-  init.send_cq = send_cq->cq;
-  init.recv_cq = recv_cq->cq;
+  init.pd = pd != nullptr ? pd->pd : nullptr;
+  init.xrcd = xrcd != nullptr ? xrcd->xrcd : nullptr;
+  init.send_cq = send_cq != nullptr ? send_cq->cq : nullptr;
+  init.recv_cq = recv_cq != nullptr ? recv_cq->cq : nullptr;
   init.srq = srq != nullptr ? srq->srq : nullptr;
   init.cap = f.cap;
   init.signaling = f.signal_all ? model::Signaling::kAll : model::Signaling::kByFlag;
@@ -795,7 +869,7 @@ int CommandHandler::CreateQpFrom(const ib_uverbs_ex_create_qp& request,
   command.kind = Command::Kind::kCreateQp;
   command.qp = &f;
   command.extended = call_.extended;
-  command.pd = pd->handle + 1;
+  command.pd = pd != nullptr ? pd->handle + 1 : 0;
   int err = Private(command, made);
   model::Result<model::Qp> qp;
   if (err == 0) {
@@ -822,6 +896,7 @@ int CommandHandler::CreateQpFrom(const ib_uverbs_ex_create_qp& request,
     kernel->OnSilentSuccess(*made, request);
   };
   k_.qps_[f.number] = made;
+  if (target) k_.xrc_handles_[f.number] = {made};
   response->qp_handle = made->handle;
   response->qpn = f.number;
   response->max_send_wr = f.cap.max_send_wr;
@@ -858,6 +933,31 @@ int CommandHandler::CreateQp() {
   request.is_srq = basic.is_srq;
   ib_uverbs_create_qp_resp response = {};
   if (int err = CreateQpFrom(request, &response)) return err;
+  return Respond(call_, response);
+}
+
+// Another handle of an XRC_RECV QP of the domain.
+int CommandHandler::OpenQp() {
+  auto request = Request<ib_uverbs_open_qp>(call_);
+  HostedXrcd* xrcd = c_.xrcds.Find(request.pd_handle);
+  if (xrcd == nullptr || request.qp_type != IBV_QPT_XRC_RECV) return EINVAL;
+  model::Result<model::Qp> qp = c_.engine->OpenQp(xrcd->xrcd, model::QpNum(request.qpn));
+  if (!qp.ok()) return qp.status.err;
+  auto object = std::make_unique<HostedQp>();
+  object->context = &c_;
+  object->user_handle = request.user_handle;
+  object->qp = qp.value;
+  QpFacts& f = object->facts;
+  f.number = qp.value->number().value;
+  f.number_bits = model().traits().qp_number_bits;
+  f.type = model::QpType::kXrcRecv;
+  f.state = qp.value->state();
+  f.sq.library_object = f.rq.library_object = request.user_handle;
+  HostedQp* made = c_.qps.Add(std::move(object));
+  k_.xrc_handles_[f.number].push_back(made);
+  ib_uverbs_create_qp_resp response = {};
+  response.qp_handle = made->handle;
+  response.qpn = made->facts.number;
   return Respond(call_, response);
 }
 
@@ -1029,6 +1129,7 @@ int KernelImpl::Execute(Context& context, const Invocation& call) {
     case IB_USER_VERBS_CMD_DEREG_MR:
     case IB_USER_VERBS_CMD_DEALLOC_MW:
     case IB_USER_VERBS_CMD_DESTROY_AH:
+    case IB_USER_VERBS_CMD_CLOSE_XRCD:
     case IB_USER_VERBS_CMD_DESTROY_CQ:
     case IB_USER_VERBS_CMD_DESTROY_SRQ:
     case IB_USER_VERBS_CMD_DESTROY_QP:
@@ -1074,6 +1175,8 @@ constexpr CoreSize kCoreSizes[] = {
     {IB_USER_VERBS_CMD_RESIZE_CQ, sizeof(ib_uverbs_resize_cq), sizeof(ib_uverbs_resize_cq_resp)},
     {IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, sizeof(ib_uverbs_req_notify_cq), 0},
     {IB_USER_VERBS_CMD_DESTROY_CQ, sizeof(ib_uverbs_destroy_cq), sizeof(ib_uverbs_destroy_cq_resp)},
+    {IB_USER_VERBS_CMD_OPEN_XRCD, sizeof(ib_uverbs_open_xrcd), sizeof(ib_uverbs_open_xrcd_resp)},
+    {IB_USER_VERBS_CMD_CLOSE_XRCD, sizeof(ib_uverbs_close_xrcd), 0},
     {IB_USER_VERBS_CMD_CREATE_SRQ, sizeof(ib_uverbs_create_srq), sizeof(ib_uverbs_create_srq_resp)},
     {IB_USER_VERBS_CMD_CREATE_XSRQ, sizeof(ib_uverbs_create_xsrq),
      sizeof(ib_uverbs_create_srq_resp)},
@@ -1082,6 +1185,7 @@ constexpr CoreSize kCoreSizes[] = {
     {IB_USER_VERBS_CMD_DESTROY_SRQ, sizeof(ib_uverbs_destroy_srq),
      sizeof(ib_uverbs_destroy_srq_resp)},
     {IB_USER_VERBS_CMD_CREATE_QP, sizeof(ib_uverbs_create_qp), sizeof(ib_uverbs_create_qp_resp)},
+    {IB_USER_VERBS_CMD_OPEN_QP, sizeof(ib_uverbs_open_qp), sizeof(ib_uverbs_create_qp_resp)},
     {IB_USER_VERBS_CMD_MODIFY_QP, sizeof(ib_uverbs_modify_qp), 0},
     {IB_USER_VERBS_CMD_QUERY_QP, sizeof(ib_uverbs_query_qp), sizeof(ib_uverbs_query_qp_resp)},
     {IB_USER_VERBS_CMD_DESTROY_QP, sizeof(ib_uverbs_destroy_qp), sizeof(ib_uverbs_destroy_qp_resp)},

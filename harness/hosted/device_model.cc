@@ -13,6 +13,7 @@ void DecodedSend::Clear() {
   request = model::SendRequest();
   sge.clear();
   inline_data.clear();
+  header.clear();
   ah_number = mw_rkey = mr_lkey = native_index = 0;
   address.reset();
   ah_handles.clear();

@@ -88,6 +88,7 @@ struct CqFacts {
 
 struct SrqFacts {
   uint32_t number = 0;
+  CqFacts* cq = nullptr;   // of an XRC SRQ alone: where its receives complete
   ibv_srq_attr attr = {};  // in: asked for; out: granted
   Queue queue;
 };
@@ -98,8 +99,8 @@ struct QpFacts {
   model::QpType type{};
   ibv_qp_cap cap = {};  // in: asked for; out: granted
   bool signal_all = false;
-  CqFacts* send_cq = nullptr;
-  CqFacts* recv_cq = nullptr;
+  CqFacts* send_cq = nullptr;  // XRC_RECV: none
+  CqFacts* recv_cq = nullptr;  // XRC_SEND, XRC_RECV: none
   SrqFacts* srq = nullptr;
   ibv_qp_state state = IBV_QPS_RESET;
   Queue sq, rq;
@@ -181,6 +182,9 @@ struct DecodedSend {
   model::SendRequest request;
   std::vector<model::Sge> sge;
   std::vector<uint8_t> inline_data;
+  // TSO: the header of each segment. A SEND of RAW_PACKET: the first bytes of the frame, where the
+  // device wants them in the WQE itself; the rest lies in sge.
+  std::vector<uint8_t> header;
   uint32_t ah_number = 0;  // 0: none
   // An address that the WQE itself holds: port_num and grh. Any AH with the same will do.
   std::optional<ibv_ah_attr> address;
@@ -235,6 +239,7 @@ struct DeviceTraits {
   uint32_t qp_numbers_modulo = 0;
   uint32_t key_bits = 32;
   uint64_t more_cap_flags = 0;  // device_cap_flags_ex beyond attr.device_cap_flags
+  uint32_t max_tso = 0;
   // The library makes the completions of a flush by itself: it does not wait for the device, whose
   // completions can therefore not be late.
   bool library_flushes = false;

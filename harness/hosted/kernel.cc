@@ -104,6 +104,7 @@ model::DeviceLimits LimitsOf(const DeviceTraits& traits) {
   limits.max_srq_sge = attr.max_srq_sge;
   limits.max_rd_atomic = attr.max_qp_rd_atom;
   limits.max_mr_size = attr.max_mr_size;
+  if (traits.max_tso != 0) limits.max_tso = traits.max_tso;
   limits.max_mcast_grp = attr.max_mcast_grp;
   limits.max_mcast_qp_attach = attr.max_mcast_qp_attach;
   limits.atomic_cap = attr.atomic_cap;
@@ -248,10 +249,17 @@ int KernelImpl::Open(HostedDevice* device) {
 void KernelImpl::Close(Context& c) {
   Lock lock(fabric.mutex());
   if (c.fd < 0) return;
+  // What the context made ends with it: handles that others have of its QPs too.
+  for (const auto& other : contexts_) {
+    other->qps.ForEach([&](HostedQp& qp) {
+      if (&qp.qp->device() == c.engine) DestroyQp(qp);
+    });
+  }
   c.qps.ForEach([&](HostedQp& qp) { DestroyQp(qp); });
   c.srqs.ForEach([&](HostedSrq& srq) { DestroySrq(srq); });
   c.cqs.ForEach([&](HostedCq& cq) { DestroyCq(cq); });
   c.ahs.ForEach([&](HostedAh& ah) { ahs_.erase(ah.facts.number); });
+  c.xrcds.ForEach([&](HostedXrcd& xrcd) { CloseXrcd(xrcd); });
   fabric.CloseDevice(c.engine);  // takes what is left with it
   c.engine = nullptr;
   c.fd = -1;

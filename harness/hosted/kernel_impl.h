@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -53,15 +54,22 @@ struct HostedAh : HostedObject {
   model::Ah* ah = nullptr;
 };
 
+struct HostedSrq;
+
 struct HostedCq : HostedObject, model::CqSink {
   CqFacts facts;
   model::Cq* cq = nullptr;
   int channel = -1;
   uint32_t comp_events = 0;
   Fifo<NativeCompletion> held;
+  std::vector<HostedSrq*> xrc_srqs;  // whose receives complete here
 
   bool OnCompletion(model::Cq&, const model::Completion& completion) override;
   void OnCqEvent(model::Cq&) override {}  // arming is the kernel's own: see work.cc
+};
+
+struct HostedXrcd : HostedObject {
+  model::Xrcd* xrcd = nullptr;
 };
 
 // An entry of a work queue that the engine has and that has not completed.
@@ -83,10 +91,12 @@ struct PendingReceive {
 struct HostedSrq : HostedObject {
   SrqFacts facts;
   model::Srq* srq = nullptr;
+  HostedCq* cq = nullptr;  // XRC
   Fifo<PendingReceive> pending;
   bool pumping = false;
 };
 
+// Of an XRC_RECV QP, a handle: ibv_open_qp() makes another of the same QP.
 struct HostedQp : HostedObject {
   QpFacts facts;
   model::Qp* qp = nullptr;
@@ -161,6 +171,7 @@ struct Context {
   Handles<HostedSrq> srqs;
   Handles<HostedQp> qps;
   Handles<HostedAh> ahs;
+  Handles<HostedXrcd> xrcds;
   std::map<uint64_t, MappedMemory> memory;            // by mmap offset
   std::unordered_map<const void*, uint64_t> mapped_;  // address to offset
 
@@ -225,6 +236,7 @@ class KernelImpl : public model::AsyncSink {
   void DestroyQp(HostedQp& qp);
   void DestroyCq(HostedCq& cq);
   void DestroySrq(HostedSrq& srq);
+  void CloseXrcd(HostedXrcd& xrcd);
   void Raise(HostedObject& object, ibv_event_type type);
   uint32_t PurgeAsync(HostedObject& object);
   void FreeMemory(const MappedMemory& memory);
@@ -235,6 +247,16 @@ class KernelImpl : public model::AsyncSink {
   std::unordered_map<uint32_t, HostedAh*> ahs_;
   std::unordered_map<uint32_t, HostedQp*> qps_;
   std::unordered_map<uint32_t, HostedCq*> cqs_;
+  // The handles of each XRC_RECV QP. The first answers for it (model::Qp::owner, qps_).
+  std::unordered_map<uint32_t, std::vector<HostedQp*>> xrc_handles_;
+  // The XRC domains that files stand for (ibv_open_xrcd(3)): a device's, by device and inode of the
+  // file.
+  struct XrcdFile {
+    uint64_t number = 0;  // model::Xrcd::inode
+    int users = 0;
+  };
+  std::map<std::tuple<const HostedDevice*, uint64_t, uint64_t>, XrcdFile> xrcd_files_;
+  uint64_t next_xrcd_file_ = 1;
   // Device pages by their first address, for stores.
   struct Page {
     Context* context;

@@ -24,7 +24,11 @@ uint64_t TotalOf(const std::vector<model::Sge>& list) {
 uint32_t MeaningfulFlags(Operation op, model::QpType type, bool signal_all) {
   uint32_t flags = signal_all ? 0 : IBV_SEND_SIGNALED;
   if (type == model::QpType::kRc || type == model::QpType::kXrcSend) flags |= IBV_SEND_FENCE;
-  if (model::Info(op).solicited_allowed) flags |= IBV_SEND_SOLICITED;
+  if (type == model::QpType::kRawPacket) {
+    flags |= IBV_SEND_IP_CSUM;
+  } else if (model::Info(op).solicited_allowed) {
+    flags |= IBV_SEND_SOLICITED;
+  }
   return flags;
 }
 
@@ -40,7 +44,39 @@ const char* KindName(DataKind kind) {
   return "";
 }
 
+// A frame whose first bytes are in the WQE itself: they are compared with what the caller's memory
+// holds, and the rest as any data.
+void CompareFrame(const PostedRequest& p, const DecodedSend& d, std::vector<Difference>* out) {
+  const bool inline_posted = p.data == DataKind::kInline;
+  std::vector<uint8_t> front;  // what it should be
+  std::vector<model::Sge> rest;
+  size_t left = d.header.size();
+  if (inline_posted) {
+    front.assign(p.inline_data.begin(),
+                 p.inline_data.begin() + static_cast<long>(std::min(left, p.inline_data.size())));
+    left -= front.size();
+    if (p.inline_data.size() != front.size()) {
+      out->push_back({"WR-INL-004", fmt::format("{} bytes posted, the WQE has {}",
+                                                p.inline_data.size(), d.header.size())});
+      return;
+    }
+  }
+  for (const model::Sge& sge : p.sge) {
+    const auto n = static_cast<uint32_t>(std::min<size_t>(left, sge.length));
+    const auto* from = reinterpret_cast<const uint8_t*>(sge.addr);
+    front.insert(front.end(), from, from + n);
+    left -= n;
+    if (n != sge.length) rest.push_back({sge.addr + n, sge.length - n, sge.lkey});
+  }
+  if (front != d.header) {
+    out->push_back({"WR-DATA-031", "the frame's header in the WQE is not the data's front"});
+    return;
+  }
+  CompareSges(rest, d.sge, out);
+}
+
 void CompareData(const PostedRequest& p, const DecodedSend& d, std::vector<Difference>* out) {
+  if (!d.header.empty() && d.request.op == Operation::kSend) return CompareFrame(p, d, out);
   const uint64_t want = p.data == DataKind::kInline ? p.inline_data.size() : TotalOf(p.sge);
   const uint64_t got = d.request.data == DataKind::kInline ? d.inline_data.size() : TotalOf(d.sge);
   if (want == 0 && got == 0) return;
@@ -84,7 +120,9 @@ void PostedRequest::Clear(Operation operation, uint64_t id, uint32_t send_flags)
   flush_type = flush_level = 0;
   bind_access = 0;
   new_key_known = true;
-  ah_handle = remote_qpn = remote_qkey = 0;
+  ah_handle = remote_qpn = remote_qkey = remote_srqn = 0;
+  tso_mss = 0;
+  tso_header.clear();
   std::memset(atomic_write, 0, sizeof atomic_write);
   data = DataKind::kUnset;
   sge.clear();
@@ -155,6 +193,10 @@ std::vector<Difference> Compare(const PostedRequest& p, const QpFacts& qp, const
               p.compare_or_add == r.compare_or_add,
               p.op == Operation::kAtomicCmpAndSwp ? "compare" : "add");
       break;
+    case Operation::kTso:
+      differs("WR-DATA-026", p.tso_mss == r.tso_mss, "mss");
+      differs("WR-DATA-026", p.tso_header == d.header, "the header");
+      break;
     case Operation::kFlush:
       if (p.flush_length != r.flush_length) {
         out.push_back({"WR-DATA-020", fmt::format("FLUSH of {} bytes posted, the WQE has {}",
@@ -180,6 +222,11 @@ std::vector<Difference> Compare(const PostedRequest& p, const QpFacts& qp, const
       break;
     default:
       break;
+  }
+  // Windows are the QP's own affair and go to no SRQ.
+  if (qp.type == model::QpType::kXrcSend && info.needs_xrc_srqn) {
+    differs("WR-XRC-001", (p.remote_srqn & 0xffffff) == (r.remote_srqn.value & 0xffffff),
+            "remote_srqn");
   }
   if (model::NeedsAddress(qp.type)) {
     differs("WR-UD-001",

@@ -34,6 +34,9 @@ struct PostedRequest {
   uint64_t bind_length = 0;
   unsigned bind_access = 0;
   uint32_t ah_handle = 0, remote_qpn = 0, remote_qkey = 0;
+  uint32_t remote_srqn = 0;  // XRC_SEND
+  uint16_t tso_mss = 0;
+  std::vector<uint8_t> tso_header;
   uint8_t atomic_write[8] = {};
   model::DataKind data = model::DataKind::kUnset;
   std::vector<model::Sge> sge;

@@ -468,7 +468,10 @@ void WrSendInv(ibv_qp_ex* qp, uint32_t rkey) {
 }
 void WrSendTso(ibv_qp_ex* qp, void* header, uint16_t header_size, uint16_t mss) {
   WatchedQp* w = g_oracle->Qp(qp);
-  Build(qp, w, Operation::kTso);
+  PostedRequest* r = Build(qp, w, Operation::kTso);
+  const auto* from = static_cast<const uint8_t*>(header);
+  r->tso_header.assign(from, from + header_size);
+  r->tso_mss = mss;
   w->original.wr_send_tso(qp, header, header_size, mss);
 }
 
@@ -509,6 +512,12 @@ void WrSetUdAddr(ibv_qp_ex* qp, ibv_ah* ah, uint32_t qpn, uint32_t qkey) {
     r->remote_qkey = qkey;
   }
   w->original.wr_set_ud_addr(qp, ah, qpn, qkey);
+}
+
+void WrSetXrcSrqn(ibv_qp_ex* qp, uint32_t srqn) {
+  WatchedQp* w = g_oracle->Qp(qp);
+  if (PostedRequest* r = w->Last()) r->remote_srqn = srqn;
+  w->original.wr_set_xrc_srqn(qp, srqn);
 }
 
 void SetSges(WatchedQp* w, size_t count, const ibv_sge* list) {
@@ -596,6 +605,7 @@ void WrapQp(ibv_qp_ex* ex, WatchedQp* w) {
   Wrap(&ex->wr_send_inv, &o.wr_send_inv, WrSendInv);
   Wrap(&ex->wr_send_tso, &o.wr_send_tso, WrSendTso);
   Wrap(&ex->wr_set_ud_addr, &o.wr_set_ud_addr, WrSetUdAddr);
+  Wrap(&ex->wr_set_xrc_srqn, &o.wr_set_xrc_srqn, WrSetXrcSrqn);
   Wrap(&ex->wr_set_sge, &o.wr_set_sge, WrSetSge);
   Wrap(&ex->wr_set_sge_list, &o.wr_set_sge_list, WrSetSgeList);
   Wrap(&ex->wr_set_inline_data, &o.wr_set_inline_data, WrSetInline);
@@ -654,6 +664,12 @@ void Record(const ibv_qp* qp, const ibv_send_wr& wr, PostedRequest* r) {
       r->bind_length = wr.bind_mw.bind_info.length;
       r->bind_access = wr.bind_mw.bind_info.mw_access_flags;
       break;
+    case Operation::kTso: {
+      const auto* from = static_cast<const uint8_t*>(wr.tso.hdr);
+      if (from != nullptr) r->tso_header.assign(from, from + wr.tso.hdr_sz);
+      r->tso_mss = wr.tso.mss;
+      break;
+    }
     default:
       break;
   }
@@ -663,6 +679,7 @@ void Record(const ibv_qp* qp, const ibv_send_wr& wr, PostedRequest* r) {
     r->remote_qpn = wr.wr.ud.remote_qpn;
     r->remote_qkey = wr.wr.ud.remote_qkey;
   }
+  if (qp->qp_type == IBV_QPT_XRC_SEND) r->remote_srqn = wr.qp_type.xrc.remote_srqn;
   const bool is_inline =
       (wr.send_flags & IBV_SEND_INLINE) && model::Info(op).data == model::DataRule::kSgeOrInline;
   r->data = is_inline ? DataKind::kInline : DataKind::kSge;

@@ -79,14 +79,19 @@ void KernelImpl::ReadSendQueue(HostedQp& qp) {
     }
     PendingSend pending = {next_token_++, r.wr_id.value, r.op, sq.next, d.slots, d.native_index};
     if (visibility == Visibility::kMalformed) {
-      // The engine executes a request that no QP of a connected type takes, and no datagram QP
-      // without an address: it fails with the status of an operation that the QP cannot do,
+      // The engine executes a request that no QP of the type takes, and no datagram QP without an
+      // address: it fails with the status of an operation that the QP cannot do,
       // IBV_WC_LOC_QP_OP_ERR.
-      r.op = model::Operation::kTso;
+      const bool frames = qp.facts.type == model::QpType::kRawPacket;
+      r.op = frames ? model::Operation::kRdmaRead : model::Operation::kTso;
       r.ah = nullptr;
       r.data = model::DataKind::kSge;
       d.sge.clear();
+      d.header.clear();
     }
+    const auto header_length = static_cast<uint16_t>(d.header.size());
+    (r.op == model::Operation::kTso ? r.tso_header_length : r.frame_header_length) = header_length;
+    r.tso_header = d.header.data();
     r.wr_id = model::WrId(pending.token);
     r.num_sge = static_cast<uint32_t>(d.sge.size());
     r.sge = d.sge.data();
@@ -153,8 +158,16 @@ void KernelImpl::OnCompletion(HostedCq& cq, const model::Completion& completion)
   native.completion = completion;
   native.qp = &qp->facts;
   uint64_t token = completion.wr_id.value;
-  if (completion.is_receive && qp->srq != nullptr) {
-    HostedSrq& srq = *qp->srq;
+  HostedSrq* shared = qp->srq;
+  if (completion.is_receive && qp->facts.type == model::QpType::kXrcRecv) {
+    // The request named the SRQ.
+    for (HostedSrq* srq : cq.xrc_srqs) {
+      if (FindToken(srq->pending, token) != srq->pending.end()) shared = srq;
+    }
+    assert(shared != nullptr);
+  }
+  if (completion.is_receive && shared != nullptr) {
+    HostedSrq& srq = *shared;
     auto it = FindToken(srq.pending, token);
     assert(it != srq.pending.end());
     native.completion.wr_id = model::WrId(it->wr_id);
@@ -306,7 +319,15 @@ void KernelImpl::Raise(HostedObject& object, ibv_event_type type) {
 
 void KernelImpl::OnAsyncEvent(model::Device&, const model::AsyncEvent& event) {
   HostedObject* object = nullptr;
-  if (event.qp != nullptr) object = static_cast<HostedQp*>(event.qp->owner);
+  if (event.qp != nullptr) {
+    // Every handle of a QP hears of it.
+    auto handles = xrc_handles_.find(event.qp->number().value);
+    if (handles != xrc_handles_.end()) {
+      for (HostedQp* handle : handles->second) Raise(*handle, event.type);
+      return;
+    }
+    object = static_cast<HostedQp*>(event.qp->owner);
+  }
   if (event.cq != nullptr) object = static_cast<HostedCq*>(event.cq->owner);
   if (event.srq != nullptr) object = static_cast<HostedSrq*>(event.srq->owner);
   if (object != nullptr) Raise(*object, event.type);
@@ -324,6 +345,20 @@ void KernelImpl::DestroyQp(HostedQp& qp) {
   // What has completed was completed before the QP ends: the CQ gets it, and the library drops it.
   ReleaseHeld();
   Context& context = *qp.context;
+  auto shared = xrc_handles_.find(qp.facts.number);
+  if (shared != xrc_handles_.end() && shared->second.size() > 1) {
+    // The QP lives on in its other handles, and so do its completions.
+    std::vector<HostedQp*>& handles = shared->second;
+    handles.erase(std::find(handles.begin(), handles.end(), &qp));
+    qps_[qp.facts.number] = handles.front();
+    qp.qp->owner = handles.front();
+    qp.facts.number = 0;
+    if (observer != nullptr) observer->OnQpEnds(qp.facts);
+    context.engine->DestroyQp(qp.qp);
+    context.qps.Remove(qp.handle);
+    return;
+  }
+  if (shared != xrc_handles_.end()) xrc_handles_.erase(shared);
   if (observer != nullptr) observer->OnQpEnds(qp.facts);
   qps_.erase(qp.facts.number);
   context.engine->DestroyQp(qp.qp);
@@ -333,6 +368,12 @@ void KernelImpl::DestroyQp(HostedQp& qp) {
 
 void KernelImpl::DestroySrq(HostedSrq& srq) {
   Context& context = *srq.context;
+  if (srq.cq != nullptr) {
+    // Late completions name the SRQ.
+    ReleaseHeld();
+    std::vector<HostedSrq*>& srqs = srq.cq->xrc_srqs;
+    srqs.erase(std::find(srqs.begin(), srqs.end(), &srq));
+  }
   if (observer != nullptr) observer->OnSrqEnds(srq.facts);
   context.engine->DestroySrq(srq.srq);
   ReleaseMemory(context, srq);
@@ -346,6 +387,17 @@ void KernelImpl::DestroyCq(HostedCq& cq) {
   context.engine->DestroyCq(cq.cq);
   ReleaseMemory(context, cq);
   context.cqs.Remove(cq.handle);
+}
+
+void KernelImpl::CloseXrcd(HostedXrcd& xrcd) {
+  for (auto it = xrcd_files_.begin(); it != xrcd_files_.end(); ++it) {
+    if (it->second.number != xrcd.xrcd->inode) continue;
+    if (--it->second.users == 0) xrcd_files_.erase(it);
+    break;
+  }
+  Context& context = *xrcd.context;
+  context.engine->CloseXrcd(xrcd.xrcd);
+  context.xrcds.Remove(xrcd.handle);
 }
 
 }  // namespace qpexam::hosted

@@ -85,6 +85,9 @@ struct SendRequest {
   unsigned bind_access = 0;
   uint16_t tso_header_length = 0, tso_mss = 0;
   uint8_t* tso_header = nullptr;
+  // RAW_PACKET SEND: as many bytes of `tso_header` go in front of the data. Hosted queues alone
+  // have any: some devices want a frame's header in the WQE itself.
+  uint16_t frame_header_length = 0;
 };
 
 // One receive request; a view, copied by the queue.

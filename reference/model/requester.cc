@@ -617,7 +617,7 @@ Requester::Step Requester::ExecuteFrames(Exchange* x) {
     lost = qp.fault_points_.front() == FaultPoint::kLoseRequest;
     qp.fault_points_.pop_front();
   }
-  Frame payload;
+  Frame payload(r.tso_header, r.tso_header + r.frame_header_length);
   for (const Segment& s : x->local) payload.insert(payload.end(), s.data, s.data + s.size);
   const bool checksums =
       (r.flags & IBV_SEND_IP_CSUM) != 0 && !Faulty(Fault::kIpChecksumFlagIgnored);

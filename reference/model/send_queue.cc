@@ -949,14 +949,15 @@ void SendQueue::PostDecoded(const SendRequest& request) {
   if (posted() - done_ > mask_) Grow();
   // Lists longer than the slots were made for: make all of them larger.
   const bool inlined = request.data == DataKind::kInline;
+  const uint16_t header_length = std::max(request.tso_header_length, request.frame_header_length);
   if (request.num_sge > shape_.max_sge || request.inline_length > shape_.max_inline ||
-      request.tso_header_length > shape_.max_tso_header) {
+      header_length > shape_.max_tso_header) {
     const Shape old = shape_;
     shape_.max_sge = std::max(shape_.max_sge, request.num_sge);
     if (inlined) {
       shape_.max_inline = std::max(shape_.max_inline, static_cast<uint32_t>(request.inline_length));
     }
-    shape_.max_tso_header = std::max(shape_.max_tso_header, request.tso_header_length);
+    shape_.max_tso_header = std::max(shape_.max_tso_header, header_length);
     auto old_slots = std::move(slots_);
     auto old_storage = std::move(storage_);
     AllocateSlots(mask_ + 1);
@@ -989,9 +990,7 @@ void SendQueue::PostDecoded(const SendRequest& request) {
   } else {
     std::copy(request.sge, request.sge + request.num_sge, sge);
   }
-  if (request.op == Operation::kTso && request.tso_header != nullptr) {
-    std::memcpy(tso_header, request.tso_header, request.tso_header_length);
-  }
+  if (header_length != 0) std::memcpy(tso_header, request.tso_header, header_length);
   posted_.store(position + 1, std::memory_order_release);
   Refer(position, position + 1);
   fabric.Activity();

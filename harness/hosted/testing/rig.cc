@@ -60,9 +60,10 @@ ibv_qp* Rig::MakeQp(const Shape& shape) {
   attr.send_cq = attr.recv_cq = cq;
   attr.srq = shape.srq;
   attr.cap.max_send_wr = shape.depth;
-  attr.cap.max_recv_wr = shape.srq != nullptr ? 0 : shape.depth;
+  const bool receives = shape.srq == nullptr && shape.type != IBV_QPT_XRC_SEND;
+  attr.cap.max_recv_wr = receives ? shape.depth : 0;
   attr.cap.max_send_sge = shape.sges;
-  attr.cap.max_recv_sge = shape.srq != nullptr ? 0 : shape.sges;
+  attr.cap.max_recv_sge = receives ? shape.sges : 0;
   attr.cap.max_inline_data = shape.inline_bytes;
   attr.sq_sig_all = shape.signal_all;
   attr.pd = pd;
@@ -74,7 +75,7 @@ ibv_qp* Rig::MakeQp(const Shape& shape) {
       attr.send_ops_flags |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                              IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW;
     }
-    if (shape.type == IBV_QPT_RC) {
+    if (shape.type == IBV_QPT_RC || shape.type == IBV_QPT_XRC_SEND) {
       attr.send_ops_flags |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                              IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV;
     }
@@ -89,14 +90,16 @@ int Rig::ToState(ibv_qp* qp, ibv_qp_state state, uint32_t peer) {
   int mask = IBV_QP_STATE;
   attr.qp_state = state;
   const bool datagram = qp->qp_type == IBV_QPT_UD || qp->qp_type == IBV_QPT_DRIVER;
-  const bool reliable = qp->qp_type == IBV_QPT_RC;
+  const bool target = qp->qp_type == IBV_QPT_XRC_RECV;
+  const bool requests = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND;
+  const bool responds = qp->qp_type == IBV_QPT_RC || target;
   switch (state) {
     case IBV_QPS_INIT:
       attr.port_num = 1;
       attr.qkey = 0x1234;
       attr.qp_access_flags = kAccess & ~unsigned{IBV_ACCESS_MW_BIND};
       if (qp->qp_type == IBV_QPT_UC) attr.qp_access_flags &= ~unsigned{IBV_ACCESS_REMOTE_ATOMIC};
-      if (reliable) attr.qp_access_flags |= mr != nullptr ? kFlushAccess : 0;
+      if (qp->qp_type == IBV_QPT_RC) attr.qp_access_flags |= mr != nullptr ? kFlushAccess : 0;
       mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT | (datagram ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
       break;
     case IBV_QPS_RTR:
@@ -110,11 +113,12 @@ int Rig::ToState(ibv_qp* qp, ibv_qp_state state, uint32_t peer) {
       attr.max_dest_rd_atomic = 4;
       attr.min_rnr_timer = 12;
       mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-      if (reliable) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+      if (responds) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
       break;
     case IBV_QPS_RTS:
       mask |= IBV_QP_SQ_PSN;
-      if (!reliable) break;
+      if (target) mask |= IBV_QP_TIMEOUT;
+      if (!requests) break;
       attr.timeout = 14;
       attr.retry_cnt = 3;
       attr.rnr_retry = 3;
