@@ -114,6 +114,7 @@ enum {
 #define HNS_WQE_START_SGE 151, 128
 #define HNS_WQE_INLINE_TYPE 159, 159
 // RC
+#define HNS_RC_XRC_SRQN 119, 96
 #define HNS_RC_RKEY 191, 160
 #define HNS_RC_VA_L 223, 192
 #define HNS_RC_VA_H 255, 224
@@ -135,6 +136,7 @@ enum { kHnsCqeSize = 64 };
 #define HNS_CQE_STATUS 15, 8
 #define HNS_CQE_WQE_IDX 31, 16
 #define HNS_CQE_IMM 63, 32
+#define HNS_CQE_XRC_SRQN 87, 64
 #define HNS_CQE_QPN 119, 96
 #define HNS_CQE_SUB_STATUS 127, 120
 #define HNS_CQE_BYTES 159, 128

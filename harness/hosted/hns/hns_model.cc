@@ -171,8 +171,9 @@ HnsModel::HnsModel() {
       "pci:v000019E5d0000A222sv000019E5sd0000A222bc02sc00i00",
       1,
       {},
-      static_cast<model::QpTypeMask>(model::MaskOf(model::QpType::kRc) |
-                                     model::MaskOf(model::QpType::kUd)),
+      static_cast<model::QpTypeMask>(
+          model::MaskOf(model::QpType::kRc) | model::MaskOf(model::QpType::kUd) |
+          model::MaskOf(model::QpType::kXrcSend) | model::MaskOf(model::QpType::kXrcRecv)),
       IBV_LINK_LAYER_ETHERNET,
       kMaxInline,
   };
@@ -185,6 +186,7 @@ HnsModel::HnsModel() {
   a.page_size_cap = 0xfffff000;
   a.max_qp = kQpTableSize;
   a.max_qp_wr = 1 << 15;
+  a.device_cap_flags = IBV_DEVICE_XRC;
   a.max_sge = 64;
   a.max_sge_rd = 64;
   a.max_cq = 1 << 16;
@@ -434,6 +436,9 @@ Visibility HnsModel::DecodeSend(Queue& q, DecodedSend* out) {
   const uint32_t immediate = Field(wqe, HNS_WQE_IMM);
   if (opcode == kHnsOpSendImm || opcode == kHnsOpWriteImm) r.imm = htobe32(immediate);
   if (opcode == kHnsOpSendInv) r.rkey = model::Rkey(immediate);
+  if (q.type == model::QpType::kXrcSend) {
+    r.remote_srqn = model::SrqNum(Field(wqe, HNS_RC_XRC_SRQN));
+  }
   uint32_t length = Field(wqe, HNS_WQE_MSG_LEN);
   const bool is_inline = Field(wqe, HNS_WQE_INLINE) != 0;
   const bool outside = Field(wqe, HNS_WQE_INLINE_TYPE) != 0;
@@ -555,6 +560,9 @@ bool HnsModel::Encode(CqFacts& cq, const NativeCompletion& native) {
   } else {
     PutField(cqe, HNS_CQE_S_R, 1);
     PutField(cqe, HNS_CQE_WQE_IDX, native.native_index);
+    if (native.srq != nullptr && native.srq->cq != nullptr) {
+      PutField(cqe, HNS_CQE_XRC_SRQN, native.srq->number);
+    }
     uint32_t opcode = kHnsRecvSend;
     if (ok) {
       PutField(cqe, HNS_CQE_BYTES, c.byte_len);

@@ -21,6 +21,7 @@ enum {
   kMlx5OpWriteImm = 0x09,
   kMlx5OpSend = 0x0a,
   kMlx5OpSendImm = 0x0b,
+  kMlx5OpTso = 0x0e,
   kMlx5OpRead = 0x10,
   kMlx5OpAtomicCs = 0x11,
   kMlx5OpAtomicFa = 0x12,
@@ -51,6 +52,22 @@ enum { kMlx5AtomicSwapAdd = 0, kMlx5AtomicCompare = 8, kMlx5AtomicSize = 16 };
 enum { kMlx5DataByteCount = 0, kMlx5DataLkey = 4, kMlx5DataAddr = 8, kMlx5DataSize = 16 };
 #define MLX5_LAYOUT_INLINE_SEG 0x80000000u
 enum { kMlx5InvalidLkey = 0x100 };
+
+// XRC segment, 16 bytes: the peer's SRQ; nothing else in it is used.
+enum { kMlx5XrcSrqn = 0, kMlx5XrcSize = 16 };
+
+// Ethernet segment: 14 bytes, and as many of the frame's front as it says, up to the next 16.
+enum {
+  kMlx5EthReserved0 = 0,
+  kMlx5EthChecksums = 4,
+  kMlx5EthReserved1 = 5,
+  kMlx5EthMss = 6,
+  kMlx5EthReserved2 = 8,
+  kMlx5EthHeaderLength = 12,
+  kMlx5EthHeader = 14,
+  kMlx5EthSize = 16,  // with the first two bytes of the header
+};
+enum { kMlx5EthL3Checksum = 1 << 6, kMlx5EthL4Checksum = 1 << 7 };
 
 // Datagram segment: the address vector, 48 bytes.
 enum {
@@ -89,6 +106,8 @@ enum { kMlx5SrqNextIndex = 2, kMlx5SrqNextSize = 16 };
 enum {
   kMlx5CqeSlid = 22,
   kMlx5CqeFlagsRqpn = 24,
+  kMlx5CqeChecksums = 28,
+  kMlx5CqeLayers = 29,
   kMlx5CqeSrqnUidx = 32,
   kMlx5CqeImmInvalPkey = 36,
   kMlx5CqeByteCnt = 44,
@@ -99,6 +118,11 @@ enum {
   kMlx5CqeWqeCounter = 60,
   kMlx5CqeOpOwn = 63,
   kMlx5CqeSize = 64,
+};
+enum {
+  kMlx5CqeL3Good = 1 << 1,
+  kMlx5CqeL4Good = 1 << 2,
+  kMlx5CqeIpv4 = 2 << 2,  // in kMlx5CqeLayers
 };
 enum {
   kMlx5CqeReq = 0,

@@ -4,6 +4,7 @@
 
 #include "harness/hosted/mlx5/mlx5_layout.h"
 #include "mlx5dv.h"
+#include "wqe.h"
 
 #define AT(type, member, offset) static_assert(offsetof(struct type, member) == offset, #member)
 #define SAME(a, b) static_assert((unsigned)(a) == (unsigned)(b), #a)
@@ -14,6 +15,16 @@ AT(mlx5_wqe_ctrl_seg, signature, kMlx5CtrlSignature);
 AT(mlx5_wqe_ctrl_seg, fm_ce_se, kMlx5CtrlFmCeSe);
 AT(mlx5_wqe_ctrl_seg, imm, kMlx5CtrlImm);
 static_assert(sizeof(struct mlx5_wqe_ctrl_seg) == kMlx5CtrlSize, "ctrl");
+AT(mlx5_wqe_xrc_seg, xrc_srqn, kMlx5XrcSrqn);
+static_assert(sizeof(struct mlx5_wqe_xrc_seg) == kMlx5XrcSize, "xrc");
+AT(mlx5_wqe_eth_seg, rsvd0, kMlx5EthReserved0);
+AT(mlx5_wqe_eth_seg, cs_flags, kMlx5EthChecksums);
+AT(mlx5_wqe_eth_seg, rsvd1, kMlx5EthReserved1);
+AT(mlx5_wqe_eth_seg, mss, kMlx5EthMss);
+AT(mlx5_wqe_eth_seg, rsvd2, kMlx5EthReserved2);
+AT(mlx5_wqe_eth_seg, inline_hdr_sz, kMlx5EthHeaderLength);
+AT(mlx5_wqe_eth_seg, inline_hdr_start, kMlx5EthHeader);
+AT(mlx5_wqe_eth_seg, inline_hdr, kMlx5EthSize);
 AT(mlx5_wqe_raddr_seg, raddr, kMlx5RaddrAddr);
 AT(mlx5_wqe_raddr_seg, rkey, kMlx5RaddrRkey);
 static_assert(sizeof(struct mlx5_wqe_raddr_seg) == kMlx5RaddrSize, "raddr");
@@ -38,6 +49,8 @@ AT(mlx5_wqe_srq_next_seg, next_wqe_index, kMlx5SrqNextIndex);
 static_assert(sizeof(struct mlx5_wqe_srq_next_seg) == kMlx5SrqNextSize, "srq");
 AT(mlx5_cqe64, slid, kMlx5CqeSlid);
 AT(mlx5_cqe64, flags_rqpn, kMlx5CqeFlagsRqpn);
+AT(mlx5_cqe64, hds_ip_ext, kMlx5CqeChecksums);
+AT(mlx5_cqe64, l4_hdr_type_etc, kMlx5CqeLayers);
 AT(mlx5_cqe64, srqn_uidx, kMlx5CqeSrqnUidx);
 AT(mlx5_cqe64, imm_inval_pkey, kMlx5CqeImmInvalPkey);
 AT(mlx5_cqe64, byte_cnt, kMlx5CqeByteCnt);
@@ -57,6 +70,12 @@ SAME(MLX5_OPCODE_SEND_INVAL, kMlx5OpSendInv);
 SAME(MLX5_OPCODE_RDMA_WRITE, kMlx5OpWrite);
 SAME(MLX5_OPCODE_RDMA_WRITE_IMM, kMlx5OpWriteImm);
 SAME(MLX5_OPCODE_SEND, kMlx5OpSend);
+SAME(MLX5_OPCODE_TSO, kMlx5OpTso);
+SAME(MLX5_ETH_WQE_L3_CSUM, kMlx5EthL3Checksum);
+SAME(MLX5_ETH_WQE_L4_CSUM, kMlx5EthL4Checksum);
+SAME(MLX5_CQE_L3_OK, kMlx5CqeL3Good);
+SAME(MLX5_CQE_L4_OK, kMlx5CqeL4Good);
+SAME(MLX5_CQE_L3_HDR_TYPE_IPV4 << 2, kMlx5CqeIpv4);
 SAME(MLX5_OPCODE_SEND_IMM, kMlx5OpSendImm);
 SAME(MLX5_OPCODE_RDMA_READ, kMlx5OpRead);
 SAME(MLX5_OPCODE_ATOMIC_CS, kMlx5OpAtomicCs);

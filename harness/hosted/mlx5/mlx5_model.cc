@@ -19,6 +19,7 @@ enum Note {
   kUidx = 0,       // send queue: the library's index of the QP, named by CQEs
   kCqeSize = 0,    // CQ: 64 or 128
   kNextIndex = 0,  // SRQ: the WQE that the device reads next
+  kSrqUidx = 1,    // XRC SRQ: the library's index of it, named by CQEs
 };
 
 constexpr uint32_t kBasicBlock = 64, kUnit = 16;
@@ -71,6 +72,8 @@ std::optional<Operation> OperationOf(uint8_t opcode) {
       return Operation::kAtomicCmpAndSwp;
     case kMlx5OpAtomicFa:
       return Operation::kAtomicFetchAndAdd;
+    case kMlx5OpTso:
+      return Operation::kTso;
     case kMlx5OpUmr:
       return Operation::kBindMw;  // or LOCAL_INV: see DecodeUmr
     default:
@@ -96,10 +99,15 @@ uint8_t OpcodeOf(Operation op) {
       return kMlx5OpAtomicCs;
     case Operation::kAtomicFetchAndAdd:
       return kMlx5OpAtomicFa;
+    case Operation::kTso:
+      return kMlx5OpTso;
     default:
       return kMlx5OpUmr;
   }
 }
+
+// The library makes IBV_WC_GENERAL_ERR of a number that it does not know.
+constexpr uint8_t kNoSyndrome = 0xff;
 
 uint8_t SyndromeOf(ibv_wc_status status) {
   switch (status) {
@@ -130,7 +138,7 @@ uint8_t SyndromeOf(ibv_wc_status status) {
     case IBV_WC_REM_ABORT_ERR:
       return 0x22;
     default:
-      return 0xff;  // the library's IBV_WC_GENERAL_ERR
+      return kNoSyndrome;
   }
 }
 
@@ -156,6 +164,7 @@ class Mlx5Model : public DeviceModel {
   std::optional<Doorbell> OnWrite(const Mapping& region, uint64_t offset, Bytes stored) override;
   Visibility DecodeSend(Queue& q, DecodedSend* out) override;
   Visibility DecodeReceive(Queue& q, DecodedReceive* out) override;
+  void Express(NativeCompletion* native) const override;
   bool Encode(CqFacts& cq, const NativeCompletion& native) override;
   void Reset(QpFacts& qp) override { qp.sq.next = qp.rq.next = 0; }
 
@@ -167,6 +176,7 @@ class Mlx5Model : public DeviceModel {
   static void WriteCqe(Queue& q, uint8_t kind, uint8_t* cqe);
   Reply CreateQp(const Command& command, Bytes in, MutBytes out);
   Reply CreateSrq(const Command& command, Bytes in, MutBytes out);
+  static size_t DecodeEthernet(const uint8_t* segment, size_t size, DecodedSend* out);
   static bool DecodeUmr(const uint8_t* segments, uint32_t size, DecodedSend* out);
 
   DeviceTraits traits_;
@@ -179,9 +189,10 @@ Mlx5Model::Mlx5Model() {
              "pci:v000015B3d00001017sv000015B3sd00000000bc02sc00i00",
              1,
              {},
-             static_cast<model::QpTypeMask>(model::MaskOf(model::QpType::kRc) |
-                                            model::MaskOf(model::QpType::kUc) |
-                                            model::MaskOf(model::QpType::kUd)),
+             static_cast<model::QpTypeMask>(
+                 model::MaskOf(model::QpType::kRc) | model::MaskOf(model::QpType::kUc) |
+                 model::MaskOf(model::QpType::kUd) | model::MaskOf(model::QpType::kXrcSend) |
+                 model::MaskOf(model::QpType::kXrcRecv) | model::MaskOf(model::QpType::kRawPacket)),
              IBV_LINK_LAYER_ETHERNET,
              1024};
   ibv_device_attr& a = traits_.attr;
@@ -192,8 +203,10 @@ Mlx5Model::Mlx5Model() {
   a.max_qp = 1 << 17;
   a.max_qp_wr = 1 << 15;
   a.device_cap_flags = IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
-                       IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
-                       IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+                       IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_XRC |
+                       IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS |
+                       IBV_DEVICE_RAW_IP_CSUM;
+  traits_.max_tso = 1 << 18;
   a.max_sge = 30;
   a.max_sge_rd = 30;
   a.max_cq = 1 << 17;
@@ -223,6 +236,14 @@ Reply Mlx5Model::Answer(const Command& command, Bytes in, MutBytes out) {
   switch (command.kind) {
     case Command::Kind::kGetContext:
       return GetContext(in, out, command.kernel_age);
+    case Command::Kind::kQueryDevice: {
+      if (!command.extended) return Reply();
+      mlx5_ib_query_device_resp response = {};
+      response.response_length = static_cast<uint32_t>(std::min(sizeof response, out.size));
+      response.tso_caps.max_tso = traits_.max_tso;
+      response.tso_caps.supported_qpts = 1u << IBV_QPT_RAW_PACKET;
+      return Respond(out, response);
+    }
     case Command::Kind::kAllocPd: {
       mlx5_ib_alloc_pd_resp response = {};
       response.pdn = command.pd;
@@ -338,7 +359,9 @@ Reply Mlx5Model::CreateQp(const Command& command, Bytes in, MutBytes out) {
   if (request.sq_wqe_count != 0) {
     Queue& sq = qp.sq;
     sq.kind = Queue::Kind::kSend;
-    sq.base = buffer + rq_size;
+    // The send queue of a RAW_PACKET QP is an object of its own, and so is its buffer.
+    const bool apart = qp.type == model::QpType::kRawPacket;
+    sq.base = apart ? reinterpret_cast<uint8_t*>(request.sq_buf_addr) : buffer + rq_size;
     sq.entries = request.sq_wqe_count;
     sq.stride = kBasicBlock;
     sq.size = size_t{sq.entries} * sq.stride;
@@ -372,6 +395,7 @@ Reply Mlx5Model::CreateSrq(const Command& command, Bytes in, MutBytes out) {
   q.doorbell_record = reinterpret_cast<uint8_t*>(request.db_addr);
   q.max_sge = (q.stride - kMlx5SrqNextSize) / kMlx5DataSize;
   q.note[kNextIndex] = 0;
+  q.note[kSrqUidx] = request.uidx;
   mlx5_ib_create_srq_resp response = {};
   response.srqn = srq.number;
   return Respond(out, response);
@@ -431,6 +455,31 @@ bool Mlx5Model::DecodeUmr(const uint8_t* segments, uint32_t size, DecodedSend* o
   return true;
 }
 
+// The front of a frame's WQE. Returns its size, 0: it ends early.
+size_t Mlx5Model::DecodeEthernet(const uint8_t* segment, size_t size, DecodedSend* out) {
+  if (size < kMlx5EthSize) return 0;
+  model::SendRequest& r = out->request;
+  const uint8_t checksums = segment[kMlx5EthChecksums];
+  if (checksums & (kMlx5EthL3Checksum | kMlx5EthL4Checksum)) r.flags |= IBV_SEND_IP_CSUM;
+  if (checksums != 0 && checksums != (kMlx5EthL3Checksum | kMlx5EthL4Checksum)) {
+    out->complaints.push_back(fmt::format("cs_flags {:#x}", checksums));
+  }
+  if (GetBe32(segment, kMlx5EthReserved0) != 0 || segment[kMlx5EthReserved1] != 0 ||
+      GetBe32(segment, kMlx5EthReserved2) != 0) {
+    out->complaints.push_back("reserved bits in the Ethernet segment");
+  }
+  r.tso_mss = GetBe16(segment, kMlx5EthMss);
+  if (r.op != Operation::kTso && r.tso_mss != 0) {
+    out->complaints.push_back("an mss in a request that is not TSO");
+  }
+  const size_t length = GetBe16(segment, kMlx5EthHeaderLength);
+  const size_t taken =
+      (std::max<size_t>(kMlx5EthHeader + length, kMlx5EthSize) + kUnit - 1) / kUnit * kUnit;
+  if (taken > size) return 0;
+  out->header.assign(segment + kMlx5EthHeader, segment + kMlx5EthHeader + length);
+  return taken;
+}
+
 Visibility Mlx5Model::DecodeSend(Queue& q, DecodedSend* out) {
   if (!q.exists()) return Visibility::kNotYet;
   const uint32_t posted = be32toh(LoadShared32(q.doorbell_record)) & 0xffff;
@@ -443,7 +492,8 @@ Visibility Mlx5Model::DecodeSend(Queue& q, DecodedSend* out) {
   uint32_t ds = qpn_ds & 0x3f;
   auto malformed = [&](std::string what) {
     out->complaints.push_back(std::move(what));
-    out->slots = std::max<uint32_t>(1, (ds + 3) / 4);
+    // No more than the doorbell covers, which is one at least.
+    out->slots = std::clamp<uint32_t>((ds + 3) / 4, 1, (posted - q.next) & 0xffff);
     return Visibility::kMalformed;
   };
   out->raw = Bytes{first, kBasicBlock};
@@ -472,7 +522,11 @@ Visibility Mlx5Model::DecodeSend(Queue& q, DecodedSend* out) {
   if (header >> 24 != 0) return malformed(fmt::format("opcode modifier {}", header >> 24));
   const uint8_t opcode = header & 0xff;
   std::optional<Operation> op = OperationOf(opcode);
-  if (!op) return malformed(fmt::format("opcode {:#x}", opcode));
+  const bool frames = q.type == model::QpType::kRawPacket;
+  if (!op ||
+      (frames ? *op != Operation::kSend && *op != Operation::kTso : *op == Operation::kTso)) {
+    return malformed(fmt::format("opcode {:#x}", opcode));
+  }
 
   model::SendRequest& r = out->request;
   r.op = *op;
@@ -498,6 +552,16 @@ Visibility Mlx5Model::DecodeSend(Queue& q, DecodedSend* out) {
       return malformed("a key update that ends early");
     }
     return Visibility::kRequest;
+  }
+  if (frames) {
+    const size_t taken = DecodeEthernet(at, static_cast<size_t>(end - at), out);
+    if (taken == 0) return malformed("an Ethernet segment that ends early");
+    at += taken;
+  }
+  if (q.type == model::QpType::kXrcSend) {
+    if (end - at < kMlx5XrcSize) return malformed("no XRC segment");
+    r.remote_srqn = model::SrqNum(GetBe32(at, kMlx5XrcSrqn) & 0xffffff);
+    at += kMlx5XrcSize;
   }
   if (q.type == model::QpType::kUd) {
     if (end - at < kMlx5AvSize) return malformed("no address vector");
@@ -549,6 +613,11 @@ Visibility Mlx5Model::DecodeSend(Queue& q, DecodedSend* out) {
     }
   }
   if (has_inline && !out->sge.empty()) return malformed("inline data and pointers in one WQE");
+  if (has_inline && r.op == Operation::kSend) {
+    // One piece with the header in front of it.
+    out->inline_data.insert(out->inline_data.begin(), out->header.begin(), out->header.end());
+    out->header.clear();
+  }
   if (has_inline) r.data = model::DataKind::kInline;
   const model::DataRule rule = model::Info(r.op).data;
   if (has_inline && rule != model::DataRule::kSgeOrInline) {
@@ -583,6 +652,11 @@ Visibility Mlx5Model::DecodeReceive(Queue& q, DecodedReceive* out) {
 
 // --- Completions ---------------------------------------------------------------------------------
 
+void Mlx5Model::Express(NativeCompletion* native) const {
+  ibv_wc_status& status = native->completion.status;
+  if (status != IBV_WC_SUCCESS && SyndromeOf(status) == kNoSyndrome) status = IBV_WC_GENERAL_ERR;
+}
+
 bool Mlx5Model::Encode(CqFacts& cq, const NativeCompletion& native) {
   Queue& q = cq.queue;
   const uint32_t consumed = be32toh(LoadShared32(q.doorbell_record)) & 0xffffff;
@@ -590,7 +664,10 @@ bool Mlx5Model::Encode(CqFacts& cq, const NativeCompletion& native) {
   const model::Completion& c = native.completion;
   uint8_t cqe[kMlx5CqeSize] = {};
   const bool ok = c.status == IBV_WC_SUCCESS;
-  PutBe32(cqe, kMlx5CqeSrqnUidx, native.qp->sq.note[kUidx]);
+  // A receive of an XRC SRQ is found by the SRQ: its QP has no number at the library.
+  const bool of_xrc_srq = native.srq != nullptr && native.srq->cq != nullptr;
+  PutBe32(cqe, kMlx5CqeSrqnUidx,
+          of_xrc_srq ? native.srq->queue.note[kSrqUidx] : native.qp->sq.note[kUidx]);
   PutBe64(cqe, kMlx5CqeTimestamp, c.timestamp_ns);
   uint8_t kind;
   uint32_t opcode = 0;
@@ -609,6 +686,10 @@ bool Mlx5Model::Encode(CqFacts& cq, const NativeCompletion& native) {
               (c.wc_flags & IBV_WC_GRH ? 1u << 28 : 0) | uint32_t{c.sl} << 24 |
                   (datagram ? c.src_qp & 0xffffff : 0));
       PutBe16(cqe, kMlx5CqeSlid, c.slid);
+      if (c.wc_flags & IBV_WC_IP_CSUM_OK) {
+        cqe[kMlx5CqeChecksums] = kMlx5CqeL3Good | kMlx5CqeL4Good;
+        cqe[kMlx5CqeLayers] = kMlx5CqeIpv4;
+      }
       if (c.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
         kind = kMlx5CqeRespWriteImm;
       } else if (c.wc_flags & IBV_WC_WITH_IMM) {
