@@ -98,15 +98,17 @@ Executor::Impl::~Impl() { DropObjects(); }
 // What names mean.
 
 ObjectSlot* Executor::Impl::Slot(ObjectId id, ObjectKind kind) {
-  const auto lock = LockObjects();
-  if (id >= slots_.size() || slots_[id].kind != kind) return nullptr;
-  return &slots_[id];
+  const ObjectsLock lock = LockObjects();
+  if (id >= slots_.size()) return nullptr;
+  ObjectSlot* slot = &slots_[id];
+  return slot->kind == kind ? slot : nullptr;
 }
 
 ObjectSlot* Executor::Impl::Alive(ObjectId id, ObjectKind kind) {
-  const auto lock = LockObjects();
-  ObjectSlot* slot = Slot(id, kind);
-  return slot && slot->alive ? slot : nullptr;
+  const ObjectsLock lock = LockObjects();
+  if (id >= slots_.size()) return nullptr;
+  ObjectSlot* slot = &slots_[id];
+  return slot->kind == kind && slot->alive ? slot : nullptr;
 }
 
 CqState* Executor::Impl::CqOf(CqRef ref, uint16_t* context) {
@@ -250,8 +252,8 @@ ObjectId Executor::Impl::KeyOwner(uint32_t rkey, uint8_t* inc) {
 
 void Executor::Impl::Dispatch(const Call& call, uint32_t index, Scratch* scratch, Out out) {
   bool named = true;
-  std::unique_lock<std::recursive_mutex> lock;
-  if (call.kind <= CallKind::kResizeCq && call.kind != CallKind::kDestroy) lock = LockObjects();
+  const bool makes = call.kind <= CallKind::kResizeCq && call.kind != CallKind::kDestroy;
+  const ObjectsLock lock(makes && parallel_ ? &objects_mutex_ : nullptr);
   switch (call.kind) {
     case CallKind::kDevice:
     case CallKind::kPd:
@@ -387,8 +389,6 @@ void Executor::Impl::Dispatch(const Call& call, uint32_t index, Scratch* scratch
   }
 }
 
-void Executor::Impl::TakeLints(Trace* trace) { session_->TakeLints(&trace->lints); }
-
 void Executor::Impl::RunOne(uint32_t index, Trace* trace, Scratch* scratch) {
   const Call& call = program_->calls[index];
   if (options_.current_call) {
@@ -402,7 +402,7 @@ void Executor::Impl::RunOne(uint32_t index, Trace* trace, Scratch* scratch) {
                states = trace->states.size(), values = trace->values.size(),
                lints = trace->lints.size();
   Dispatch(call, index, scratch, {&event, trace});
-  TakeLints(trace);
+  if (lints_) session_->TakeLints(&trace->lints);
   auto range = [](size_t first, size_t end) {
     return Range{static_cast<uint32_t>(first), static_cast<uint32_t>(end - first)};
   };
@@ -586,6 +586,7 @@ void Executor::Impl::Run(const Program& program, const RunOptions& options, Trac
   deferred_.clear();
   regions_held_.fill(0);
   spoilt_ = false;
+  lints_ = session_->detects_undefined();
   session_->BeginProgram(program.seed);
   const uint32_t end =
       static_cast<uint32_t>(std::min<size_t>(program.calls.size(), options.cut_at));

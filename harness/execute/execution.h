@@ -60,7 +60,6 @@ class Executor::Impl {
   void EndOfRun();
   void CloseRegions();
   void ClosePolls();
-  void TakeLints(Trace* trace);
 
   // --- create.cc: false where a named object is missing (kNotMade). They set out.event->rc.
   bool Create(const Call& call, Out out);
@@ -89,7 +88,7 @@ class Executor::Impl {
   int Free(ObjectSlot* slot);
   int FreeQp(QpState* qp);
   void FreeCq(CqState* cq);
-  void DetachAll(QpState* qp);
+  void DetachAll(ObjectSlot* slot);
   void Release();
   bool Keep(ObjectSlot* slot);
   void Unkeep(ObjectSlot* slot);  // the Program frees it: whatever kept object uses it goes first
@@ -189,14 +188,27 @@ class Executor::Impl {
   class Threads;
   std::unique_ptr<Threads> threads_;
   bool parallel_ = false;
+  bool lints_ = false;  // the session detects UNDEFINED uses
   std::mutex record_mutex_;
   // Of the tables of objects, while threads run at once: the Program may make and free objects
   // then.
   mutable std::recursive_mutex objects_mutex_;
-  std::unique_lock<std::recursive_mutex> LockObjects() const {
-    return parallel_ ? std::unique_lock<std::recursive_mutex>(objects_mutex_)
-                     : std::unique_lock<std::recursive_mutex>();
-  }
+  // Of those tables; nothing while one thread runs at a time, which is nearly always.
+  class ObjectsLock {
+   public:
+    explicit ObjectsLock(std::recursive_mutex* mutex) : mutex_(mutex) {
+      if (mutex_) mutex_->lock();
+    }
+    ~ObjectsLock() {
+      if (mutex_) mutex_->unlock();
+    }
+    ObjectsLock(const ObjectsLock&) = delete;
+    ObjectsLock& operator=(const ObjectsLock&) = delete;
+
+   private:
+    std::recursive_mutex* const mutex_;
+  };
+  ObjectsLock LockObjects() const { return ObjectsLock(parallel_ ? &objects_mutex_ : nullptr); }
   std::atomic<int> waiting_{0}, running_{0};
   // Of each thread of the Program; only it touches its own.
   std::array<uint32_t, 256> regions_held_{};

@@ -65,10 +65,10 @@ struct QpState {
   // A builder or a setter of the region named an object that could not be made. Going on would be
   // an undefined use (a request without its setters), so the region ends in abort.
   bool region_spoilt = false;
-  std::vector<uint32_t> groups;  // multicast groups it is attached to
 };
 
-struct ObjectSlot {
+// What an object is, plain: to begin anew is one stretch of memory.
+struct ObjectFacts {
   ObjectKind kind{};
   bool alive = false;
   bool existed = false;  // was alive at some time: its keys and number mean something
@@ -85,13 +85,14 @@ struct ObjectSlot {
   CqState cq;
   QpState qp;
   const Call* made_by = nullptr;
+};
+
+struct ObjectSlot : ObjectFacts {
+  std::vector<uint32_t> groups;  // multicast groups that a QP is attached to
 
   void Reset(ObjectKind k) {
-    // Keeps the storage of `groups`.
-    std::vector<uint32_t> groups = std::move(qp.groups);
+    static_cast<ObjectFacts&>(*this) = ObjectFacts();
     groups.clear();
-    *this = ObjectSlot();
-    qp.groups = std::move(groups);
     kind = k;
   }
 };

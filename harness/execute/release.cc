@@ -145,22 +145,22 @@ bool Executor::Impl::Destroy(const Call& call, Out out) {
   return true;
 }
 
-void Executor::Impl::DetachAll(QpState* qp) {
-  for (uint32_t group : qp->groups) {
+void Executor::Impl::DetachAll(ObjectSlot* slot) {
+  for (uint32_t group : slot->groups) {
     ibv_gid gid{};
     gid.raw[0] = 0xff;
     gid.raw[1] = 0x12;
     for (int i = 0; i < 4; i++) gid.raw[12 + i] = static_cast<uint8_t>(group >> (24 - 8 * i));
-    ibv_detach_mcast(qp->qp, &gid, 0);
+    ibv_detach_mcast(slot->qp.qp, &gid, 0);
   }
-  qp->groups.clear();
+  slot->groups.clear();
 }
 
 void Executor::Impl::Release() {
   const bool keep = options_.keep_objects && !spoilt_;
   // QPs are reset before the CQs are emptied: a reset may leave completions there.
   for (ObjectSlot& slot : slots_)
-    if (slot.alive && slot.kind == ObjectKind::kQp) DetachAll(&slot.qp);
+    if (slot.alive && slot.kind == ObjectKind::kQp) DetachAll(&slot);
   static constexpr ObjectKind kOrder[] = {ObjectKind::kAh,   ObjectKind::kQp,      ObjectKind::kMw,
                                           ObjectKind::kSrq,  ObjectKind::kMr,      ObjectKind::kCq,
                                           ObjectKind::kXrcd, ObjectKind::kChannel, ObjectKind::kPd,

@@ -264,7 +264,7 @@ bool Executor::Impl::Mcast(const Call& call, Out out) {
   if (!slot) return false;
   spoilt_ = true;
   ibv_gid gid = GroupOf(call.value);
-  std::vector<uint32_t>& groups = slot->qp.groups;
+  std::vector<uint32_t>& groups = slot->groups;
   if (call.kind == CallKind::kAttachMcast) {
     out.event->rc = ibv_attach_mcast(slot->qp.qp, &gid, 0);
     if (out.event->rc == 0) groups.push_back(static_cast<uint32_t>(call.value));

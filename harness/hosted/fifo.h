@@ -23,15 +23,13 @@ class Fifo {
   T& front() { return all_[first_]; }
   T& back() { return all_.back(); }
 
-  void push_back(T value) { emplace_back() = std::move(value); }
+  void push_back(const T& value) {
+    MakeRoom();
+    all_.push_back(value);
+  }
   T& emplace_back() {
-    // At least half of it is room in front: moving the rest there pays.
-    if (all_.size() == all_.capacity() && first_ * 2 > all_.size()) {
-      all_.erase(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(first_));
-      first_ = 0;
-    }
-    all_.emplace_back();
-    return all_.back();
+    MakeRoom();
+    return all_.emplace_back();
   }
   void pop_back() {
     all_.pop_back();
@@ -58,6 +56,13 @@ class Fifo {
   }
 
  private:
+  void MakeRoom() {
+    // At least half of it is room in front: moving the rest there pays.
+    if (all_.size() == all_.capacity() && first_ * 2 > all_.size()) {
+      all_.erase(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(first_));
+      first_ = 0;
+    }
+  }
   void Rewind() {
     if (empty()) clear();
   }

@@ -208,17 +208,21 @@ class SeamOracle::Impl {
     return Known(&t_qp, qp, [this, qp] { return QpLocked(qp); });
   }
   WatchedQp* QpLocked(const void* qp) {
+    if (qp == last_qp && qp != nullptr) return last_watched_qp;
     std::unique_ptr<WatchedQp>& slot = qps[qp];
     if (slot == nullptr) slot = Another(&spare_qps);
-    return slot.get();
+    last_qp = qp;
+    return last_watched_qp = slot.get();
   }
   WatchedCq* Cq(const void* cq) {
     return Known(&t_cq, cq, [this, cq] { return CqLocked(cq); });
   }
   WatchedCq* CqLocked(const void* cq) {
+    if (cq == last_cq && cq != nullptr) return last_watched_cq;
     std::unique_ptr<WatchedCq>& slot = cqs[cq];
     if (slot == nullptr) slot = Another(&spare_cqs);
-    return slot.get();
+    last_cq = cq;
+    return last_watched_cq = slot.get();
   }
   template <typename T>
   static std::unique_ptr<T> Another(std::vector<std::unique_ptr<T>>* spare) {
@@ -333,6 +337,11 @@ class SeamOracle::Impl {
   std::unordered_map<const void*, std::unique_ptr<WatchedQp>> qps;
   std::unordered_map<const void*, std::unique_ptr<WatchedCq>> cqs;
   std::unordered_map<const void*, WatchedQueue> srqs;
+  // The last that were looked up under the mutex: a request's completion is of the same.
+  const void* last_qp = nullptr;
+  const void* last_cq = nullptr;
+  WatchedQp* last_watched_qp = nullptr;
+  WatchedCq* last_watched_cq = nullptr;
   // What ended, for what is made next: a watched object owns many small pieces of memory, and under
   // a sanitizer each allocation is dear.
   static constexpr size_t kMostSpare = 64;
@@ -1018,7 +1027,10 @@ void SeamOracle::Impl::MatchLocked(WatchedCq& cq, const model::Completion& seen,
                            seen.wr_id.value, ibv_wc_status_str(seen.status)));
     return;
   }
-  const model::Completion want = next->completion;
+  // What differs is put into words below, from a copy: the entry goes before.
+  const bool same_in_all = SameInAll(next->completion, seen);
+  std::optional<model::Completion> differing;
+  if (!same_in_all) differing = next->completion;
   // With it go those of a QP that was reset, of the same part: they will not come any more.
   const uint32_t lane = next->lane;
   size_t before = next - cq.written.begin();
@@ -1031,7 +1043,8 @@ void SeamOracle::Impl::MatchLocked(WatchedCq& cq, const model::Completion& seen,
       ++i;
     }
   }
-  if (SameInAll(want, seen)) return;
+  if (same_in_all) return;
+  const model::Completion& want = *differing;
   std::string text;
   const char* clause = nullptr;
   auto differs = [&](const char* of, bool is_same, const char* field, uint64_t w, uint64_t got) {
@@ -1226,7 +1239,7 @@ void SeamOracle::OnReceive(const Queue& queue, const DecodedReceive& decoded) {
 void SeamOracle::OnCompletion(const CqFacts& cq, const NativeCompletion& native) {
   std::lock_guard<std::mutex> lock(impl_->mutex);
   WatchedCq& w = *impl_->CqLocked(reinterpret_cast<const void*>(cq.queue.library_object));
-  WrittenCqe written;
+  WrittenCqe& written = w.written.emplace_back();
   written.completion = native.completion;
   written.lane = native.work_queue->lane;
   const Queue& queue = *native.work_queue;
@@ -1252,7 +1265,6 @@ void SeamOracle::OnCompletion(const CqFacts& cq, const NativeCompletion& native)
     }
   }
   written.number = w.announced++;
-  w.written.push_back(written);
 }
 
 void SeamOracle::OnCompletionWritten(const CqFacts& cq, CqeFate fate) {
@@ -1283,6 +1295,7 @@ void SeamOracle::OnQpReset(const QpFacts& qp) {
 void SeamOracle::OnQpEnds(const QpFacts& qp) {
   OnQpReset(qp);
   std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->last_qp = nullptr;
   Impl::End(&impl_->qps, qp.sq.library_object, &impl_->spare_qps);
 }
 
@@ -1293,6 +1306,7 @@ void SeamOracle::OnSrqEnds(const SrqFacts& srq) {
 
 void SeamOracle::OnCqEnds(const CqFacts& cq) {
   std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->last_cq = nullptr;
   Impl::End(&impl_->cqs, cq.queue.library_object, &impl_->spare_cqs);
 }
 

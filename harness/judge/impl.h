@@ -77,9 +77,11 @@ class Judge::Impl {
   }
 
   // --- objects.cc ------------------------------------------------------------------------------
-  Index Find(ObjectId id) const { return id < index_.size() ? index_[id] : kNone; }
-  ObjectKind KindOf(ObjectId id) const { return program_->objects[id].kind; }
-  bool Is(ObjectId id, ObjectKind kind) const {
+  [[gnu::always_inline]] Index Find(ObjectId id) const {
+    return id < index_.size() ? index_[id] : kNone;
+  }
+  [[gnu::always_inline]] ObjectKind KindOf(ObjectId id) const { return program_->objects[id].kind; }
+  [[gnu::always_inline]] bool Is(ObjectId id, ObjectKind kind) const {
     return id != kNoObject && id < program_->objects.size() && KindOf(id) == kind;
   }
   QpState* Qp(ObjectId id);
@@ -163,6 +165,12 @@ class Judge::Impl {
   bool Inside(const MrState& mr, ObjectId key, MemRef addr, uint64_t len, bool placed,
               uint64_t start, bool* unsure) const;
   LocalPlace PlaceLocal(KeyRef key, MemRef addr, uint64_t len, Index pd, bool write) const;
+  void AddSge(KeyRef key, MemRef addr, uint64_t length) {
+    Sge& sge = sges_.emplace_back();
+    sge.key = key;
+    sge.addr = addr;
+    sge.length = length;
+  }
   // The same of an SGE that is being posted, found out once for each posting.
   const LocalPlace& PlacePosted(Sge* sge, Index pd, bool write);
   RemotePlace PlaceRemote(const Request& r, const QpState& qp, const QpState* peer) const;

@@ -19,6 +19,8 @@ using RequestId = uint32_t;
 // Order of what happened in a run.
 using Clock = uint32_t;
 
+// What is asked for each cell is put in place by force: checked by sanitizers, it is too long for
+// the compiler's liking, and a call costs more than what it does.
 struct Cell {
   uint64_t value = 0;  // once everything posted has happened
   uint64_t seen = 0;   // as last recorded by the executor
@@ -40,7 +42,7 @@ struct Cell {
   bool received = false;     // a message was received here
   bool overwritten = false;  // written again while the first write was on its way
 
-  bool definite() const { return old_count == 0 && !open && !any_old; }
+  [[gnu::always_inline]] bool definite() const { return old_count == 0 && !open && !any_old; }
 };
 
 // Expands bit i to byte i = 0xff.
@@ -99,7 +101,7 @@ class Memory {
   uint32_t block_count() const { return static_cast<uint32_t>(blocks_.size()); }
 
   // The cell, made when first asked for.
-  Cell& At(uint32_t block, uint64_t cell) {
+  [[gnu::always_inline]] Cell& At(uint32_t block, uint64_t cell) {
     uint32_t& page = pages_[blocks_[block].pages + (cell >> kPageShift)];
     if (page == 0) page = NewPage(blocks_[block], cell >> kPageShift);
     uint32_t& slot = slots_[page - 1 + (cell & kPageMask)];
@@ -116,6 +118,7 @@ class Memory {
 
   // Cells that changed since the last whole look, to be compared at the next.
   struct Place {
+    Place(uint32_t block, uint64_t cell, Cell* at) : block(block), cell(cell), at(at) {}
     uint32_t block;
     uint64_t cell;
     Cell* at;
@@ -124,7 +127,7 @@ class Memory {
   void List(Cell& cell, uint32_t block, uint64_t index) {
     if (cell.listed) return;
     cell.listed = true;
-    touched_.push_back({block, index, &cell});
+    touched_.emplace_back(block, index, &cell);
   }
 
  private:
@@ -132,7 +135,9 @@ class Memory {
   static constexpr uint64_t kPageMask = (1u << kPageShift) - 1;
 
   static constexpr unsigned kChunkShift = 8;
-  Cell& CellAt(uint32_t i) { return chunks_[i >> kChunkShift][i & ((1u << kChunkShift) - 1)]; }
+  [[gnu::always_inline]] Cell& CellAt(uint32_t i) {
+    return chunks_[i >> kChunkShift][i & ((1u << kChunkShift) - 1)];
+  }
 
   uint32_t NewPage(const Block& block, uint64_t page);
   uint32_t NewCell(uint64_t cell);

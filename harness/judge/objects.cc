@@ -15,21 +15,14 @@ using model::QpType;
 }  // namespace
 
 void QpState::Clear() {
-  std::vector<Request> staged = std::move(region.staged);
-  std::vector<RequestId> kept_sent = std::move(sent), kept_messages = std::move(messages);
-  std::vector<Receive> kept_receives = std::move(rq.posted);
-  std::vector<uint64_t> kept_ids = std::move(vanished_receives);
-  *this = QpState{};
-  staged.clear();
-  kept_sent.clear();
-  kept_messages.clear();
-  kept_receives.clear();
-  kept_ids.clear();
-  region.staged = std::move(staged);
-  sent = std::move(kept_sent);
-  messages = std::move(kept_messages);
-  rq.posted = std::move(kept_receives);
-  vanished_receives = std::move(kept_ids);
+  static_cast<QpValues&>(*this) = QpValues{};
+  attached.clear();
+  region.Clear();
+  sent.clear();
+  ghosts.clear();
+  vanished_receives.clear();
+  messages.clear();
+  rq.Clear();
 }
 
 QpState* Judge::Impl::Qp(ObjectId id) {

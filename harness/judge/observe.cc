@@ -652,7 +652,8 @@ void Judge::Impl::WholeLook(bool settled) {
     Cell& c = *place.at;
     Resolve(c);
     if (!settled && c.seen == c.value) {  // as it should be in the end; until then it stays listed
-      places[kept++] = place;
+      if (kept != p) places[kept] = place;
+      ++kept;
       continue;
     }
     bool pending = false;
@@ -702,10 +703,11 @@ void Judge::Impl::WholeLook(bool settled) {
       } else if (wrong) {
         c.any_old = true;
       }
-      places[kept++] = place;
+      if (kept != p) places[kept] = place;
+      ++kept;
     }
   }
-  places.resize(kept);
+  places.erase(places.begin() + static_cast<std::ptrdiff_t>(kept), places.end());
 }
 
 // The slow, lenient look before an accusation: did anything that may have run write there?

@@ -71,7 +71,7 @@ void Judge::Impl::AddSges(const std::vector<SgeArg>& sges, Request* r) {
   r->sge_count = static_cast<uint16_t>(std::min<size_t>(sges.size(), 0xffff));
   if (r->op != Operation::kFlush) r->length = 0;
   for (const SgeArg& s : sges) {
-    sges_.push_back({s.lkey, s.addr, s.len, 0, 0, false, 0, {}});
+    AddSge(s.lkey, s.addr, s.len);
     if (r->op != Operation::kFlush) r->length += s.len;
   }
 }
@@ -208,7 +208,7 @@ void Judge::Impl::Setter(const Call& call) {
       r.data = Data::kSge;
       r.first_sge = static_cast<uint32_t>(sges_.size());
       r.sge_count = 1;
-      sges_.push_back({call.lkey, call.addr, call.len, 0, 0, false, 0, {}});
+      AddSge(call.lkey, call.addr, call.len);
       if (r.op != Operation::kFlush) r.length = call.len;
       break;
     case CallKind::kSetSgeList:
@@ -737,7 +737,7 @@ void Judge::Impl::PostReceive(const Call& call, const Event& event, bool srq) {
   receive.first_sge = static_cast<uint32_t>(sges_.size());
   receive.sge_count = static_cast<uint16_t>(call.sge.size());
   for (const SgeArg& s : call.sge) {
-    sges_.push_back({s.lkey, s.addr, s.len, 0, 0, false, 0, {}});
+    AddSge(s.lkey, s.addr, s.len);
     receive.length += s.len;
   }
   list.receives.push_back(receive);

@@ -240,9 +240,16 @@ struct Region {
   bool undefined = false;
   bool was_full = false;  // no slot was free at one of its builders
   std::vector<Request> staged;
+  void Clear() {
+    open = undefined = was_full = false;
+    thread = 0;
+    staged.clear();
+  }
 };
 
-struct QpState {
+// What there is of a queue pair but for its lists: plain, so that a new one is one stretch of
+// memory.
+struct QpValues {
   ObjectId id = kNoObject;
   model::QpType type{};
   bool alive = false;
@@ -257,8 +264,7 @@ struct QpState {
   bool must_be_error = false;  // an error completion said so
   bool was_sqd = false;
   bool modify_refused = false;
-  uint32_t handles = 1;            // ibv_open_qp
-  std::vector<uint64_t> attached;  // multicast groups
+  uint32_t handles = 1;  // ibv_open_qp
   uint64_t access = 0;
   Index peer = kNone;
   bool peer_known = false;  // false with peer kNone: a number nobody can place
@@ -269,8 +275,6 @@ struct QpState {
   Clock changed = 0;
   uint32_t life = 0;
 
-  Region region;
-  std::vector<RequestId> sent;  // append-only; [head, end) outstanding in order
   uint32_t head = 0;
   uint32_t vanished = 0;          // of sent[0 .. head): a RESET removed them, maybe not their end
   uint32_t seen_visible = 0;      // sent[0 .. seen_visible) are visible to the responder
@@ -288,18 +292,23 @@ struct QpState {
   Clock error_since = 0;          // when the caller set it to ERR, or an error was seen
   Clock recovered_at = 0;         // an unreliable one may have come back from SQE
   bool posted_in_error(Clock posted) const { return error_since != 0 && posted > error_since; }
-  std::vector<RequestId> ghosts;            // messages on their way here whose sender was reset
-  bool ghost_came = false;                  // a completion may have been of one of them
-  std::vector<uint64_t> vanished_receives;  // ids that a RESET removed
+  bool ghost_came = false;  // a completion may have been of one of them
   bool refused_before = false, aborted_before = false, wrapped = false;  // to name the clause
   bool send_doubt = false, recv_doubt = false;  // duplicate ids: which one it was is unknown
+  uint32_t delivered = 0;                       // messages[0 .. delivered) have been matched
+};
+
+struct QpState : QpValues {
+  std::vector<uint64_t> attached;  // multicast groups
+  Region region;
+  std::vector<RequestId> sent;              // append-only; [head, end) outstanding in order
+  std::vector<RequestId> ghosts;            // messages on their way here whose sender was reset
+  std::vector<uint64_t> vanished_receives;  // ids that a RESET removed
   // Messages that need a receive, in order; their completions at the responder.
   std::vector<RequestId> messages;
-  uint32_t delivered = 0;  // messages[0 .. delivered) have been matched
-
   ReceiveQueue rq;
 
-  // Back to the state of a new one; the vectors keep their storage.
+  // Back to the state of a new one; the lists keep their storage.
   void Clear();
 };
 

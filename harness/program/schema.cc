@@ -16,6 +16,7 @@ struct Tables {
   // Of each kind of call with each operation; where the kind has none, all are the same.
   std::vector<const Field*> fields[kCallKindCount][model::kOperationCount];
   Call plain[kCallKindCount];
+  std::optional<ObjectKind> makes[kCallKindCount];
 
   Tables() {
     for (const CallSchema& schema : AllSchemas()) {
@@ -26,6 +27,11 @@ struct Tables {
         call.op = static_cast<Operation>(op);
         for (const Field& f : schema.fields) {
           if (Applies(f, call)) fields[kind][op].push_back(&f);
+        }
+      }
+      if (!schema.fields.empty() && schema.fields[0].type == FieldType::kNewName) {
+        for (int k = kObjectKindCount; k-- > 0;) {
+          if (schema.fields[0].kinds & (1u << k)) makes[kind] = static_cast<ObjectKind>(k);
         }
       }
       plain[kind].kind = schema.kind;
@@ -233,16 +239,11 @@ bool SameProgram(const Program& a, const Program& b) {
 }
 
 std::optional<ObjectKind> Makes(CallKind kind) {
-  const std::vector<Field>& fields = SchemaOf(kind).fields;
-  if (fields.empty() || fields[0].type != FieldType::kNewName) return std::nullopt;
-  for (int k = 0; k < kObjectKindCount; ++k) {
-    if (fields[0].kinds & (1u << k)) return static_cast<ObjectKind>(k);
-  }
-  return std::nullopt;
+  return Tables::Get().makes[static_cast<size_t>(kind)];
 }
 
 std::string_view KindWord(ObjectKind kind) {
-  constexpr std::string_view kWords[kObjectKindCount] = {
+  static constexpr std::string_view kWords[kObjectKindCount] = {
       "device", "pd", "td", "mr", "mw", "channel", "cq", "srq", "xrcd", "qp", "ah", "thread"};
   return kWords[static_cast<int>(kind)];
 }

@@ -37,7 +37,7 @@ inline constexpr const char* kNameRule =
 class Validator {
  public:
   explicit Validator(const Program& program)
-      : program_(program), layout_(program.arena), made_(program.objects.size(), false) {}
+      : program_(program), layout_(program.arena), made_(program.objects.size(), 0) {}
 
   // Nothing: the call is well formed after those before it and counts as made.
   std::optional<Invalid> Add(const Call& call);
@@ -45,10 +45,10 @@ class Validator {
   bool Takes(const Call& call) { return Check(call).what == What::kNothing; }
 
   // Objects were added to the Program since.
-  void NoteObjects() { made_.resize(program_.objects.size(), false); }
+  void NoteObjects() { made_.resize(program_.objects.size(), 0); }
 
   const Layout& layout() const { return layout_; }
-  bool Made(ObjectId id) const { return id < made_.size() && made_[id]; }
+  bool Made(ObjectId id) const { return id < made_.size() && made_[id] != 0; }
   size_t objects() const { return objects_; }  // made so far
   int threads() const { return threads_; }
   bool in_parallel() const { return in_parallel_; }
@@ -107,7 +107,7 @@ class Validator {
 
   const Program& program_;
   Layout layout_;
-  std::vector<bool> made_;
+  std::vector<uint8_t> made_;  // by ObjectId
   uint32_t calls_ = 0;
   size_t objects_ = 0;
   int threads_ = 0;

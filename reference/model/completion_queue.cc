@@ -14,11 +14,8 @@ Cq::Cq(Device* device, int cqe, CqSink* sink)
     : device_(device), sink_(sink), capacity_(cqe), ring_(std::min(cqe, 64)) {}
 
 void Cq::Push(const Completion& completion) {
-  Fabric& fabric = device_->fabric();
-  std::lock_guard<std::recursive_mutex> lock(fabric.mutex());
-  fabric.Activity();
-  Completion c = completion;
   if (__builtin_expect(FaultSwitch::on(), 0)) {
+    Completion c = completion;
     if (c.status != IBV_WC_SUCCESS && c.status != IBV_WC_WR_FLUSH_ERR) {
       if (Faulty(Fault::kErrorCompletionTruncatesWrId)) c.wr_id = WrId(c.wr_id.value & 0xffffffff);
       if (Faulty(Fault::kErrorCompletionLosesQpNum)) c.qp_num = QpNum(0);
@@ -26,7 +23,16 @@ void Cq::Push(const Completion& completion) {
     if (c.status == IBV_WC_WR_FLUSH_ERR && Faulty(Fault::kFlushCompletionLosesWrId)) {
       c.wr_id = WrId(0);
     }
+    Add(c);
+  } else {
+    Add(completion);
   }
+}
+
+void Cq::Add(const Completion& c) {
+  Fabric& fabric = device_->fabric();
+  std::lock_guard<std::recursive_mutex> lock(fabric.mutex());
+  fabric.Activity();
   const bool taken = sink_ != nullptr && sink_->OnCompletion(*this, c);
   if (!taken) {
     if (overrun_) return;

@@ -61,6 +61,7 @@ class Cq {
   int users = 0;  // QPs and SRQs; destroy is EBUSY while there are any
 
  private:
+  void Add(const Completion& c);
   friend class Device;
   friend class Fabric;
   Cq(Device* device, int cqe, CqSink* sink);

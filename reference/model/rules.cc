@@ -58,7 +58,13 @@ OutcomeSet Set(const char* clause, ChoicePoint choice, std::initializer_list<Out
   for (const Outcome& o : members) Add(&set, o);
   return set;
 }
-OutcomeSet One(const Outcome& o) { return Set(o.clause, ChoicePoint::kCount, {o}); }
+OutcomeSet One(const Outcome& o) {
+  OutcomeSet set;
+  set.clause = o.clause;
+  set.member[0] = o;
+  set.count = 1;
+  return set;
+}
 
 bool IsAtomic(Operation op) {
   return op == Operation::kAtomicCmpAndSwp || op == Operation::kAtomicFetchAndAdd;

@@ -130,10 +130,24 @@ struct Outcome {
 // the set joins several rules (a local and a remote mistake in one request) it is kLocalOrRemote.
 struct OutcomeSet {
   static constexpr int kMax = 12;
-  Outcome member[kMax];
+  // Set and copied as far as `count` says: nearly all sets have one member, and each request of
+  // every Program asks for some.
+  union {
+    Outcome member[kMax];
+  };
   int count = 0;
   ChoicePoint choice = ChoicePoint::kCount;  // kCount: nothing to choose
   const char* clause = "";                   // broken by anything outside the set
+
+  OutcomeSet() {}  // NOLINT: leaves `member` as it is
+  OutcomeSet(const OutcomeSet& other) { *this = other; }
+  OutcomeSet& operator=(const OutcomeSet& other) {
+    for (int i = 0; i < other.count; ++i) member[i] = other.member[i];
+    count = other.count;
+    choice = other.choice;
+    clause = other.clause;
+    return *this;
+  }
   const Outcome* begin() const { return member; }
   const Outcome* end() const { return member + count; }
 };

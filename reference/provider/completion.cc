@@ -200,8 +200,9 @@ int PollCq(ibv_cq* verbs, int count, ibv_wc* wc) {
     if (got == 1) *wc = ToWc(one);
     return got;
   }
+  // Of each thread, since to make them anew would cost most of a poll that finds nothing.
   constexpr int kBatch = 16;
-  Completion batch[kBatch];
+  thread_local Completion batch[kBatch];
   int done = 0;
   while (done < count) {
     const int wanted = std::min(kBatch, count - done);
