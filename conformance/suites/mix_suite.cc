@@ -122,7 +122,9 @@ Seen RunOne(Pair& pair, Traffic& traffic, const Flight& flight, Api api) {
   seen.status = sent[0].status;
   if (seen.status == IBV_WC_SUCCESS) seen.opcode = sent[0].opcode;
   if (flight.expects_receive) {
-    const std::vector<ibv_wc> got = Await(pair.b.recv_cq, 1, 2s);
+    // What failed at the sender need not arrive.
+    const std::vector<ibv_wc> got =
+        seen.status == IBV_WC_SUCCESS ? Await(pair.b.recv_cq, 1, 2s) : PollNow(pair.b.recv_cq);
     seen.received = got.size() == 1;
     if (seen.received) {
       seen.receive_status = got[0].status;
@@ -218,10 +220,11 @@ QPX_TEST_P(Mix, BothApisHaveTheSameEffect, PlainCells(), "WR-MIX-004") {
   options.transport = param.transport;
   options.ops = Info(param.op).bit;
   options.inline_data = 32;
-  Pair& pair = bed().Connect(options);
-  Traffic traffic(bed(), pair);
   uint64_t id = 1;
   for (const Setter setter : SettersOf(param.op)) {
+    // What one setter broke says nothing of the next, and a pair in ERR lets each wait run out.
+    Pair& pair = bed().Connect(options);
+    Traffic traffic(bed(), pair);
     for (const uint32_t length : {1u, 8u, 31u}) {
       if (Info(param.op).data == DataSetters::kEightBytes && length != 8) continue;
       if (IsInline(setter) && pair.a.cap.max_inline_data < length) continue;
@@ -237,6 +240,7 @@ QPX_TEST_P(Mix, BothApisHaveTheSameEffect, PlainCells(), "WR-MIX-004") {
       });
       EXPECT_CLAUSE("WR-MIX-004", problem.empty())
           << Info(param.op).name << " by " << Name(setter) << " of " << length << ": " << problem;
+      if (!problem.empty()) break;
     }
   }
 }

@@ -106,6 +106,7 @@ class RemoteRun {
                    (sound ? "" : "; its last words are garbled");
     if (!end.log.empty()) result.fatal += "\n" + FirstLines(end.log, 64 << 10);
     next_++;
+    if (options_.begun) options_.begun->store(next_);
     on_result_(std::move(result));
   }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "harness/execute/executor.h"
 #include "harness/program/parse.h"
 #include "harness/remote/batch.h"
@@ -69,10 +71,13 @@ class RemoteRunTest : public ::testing::Test {
     provider_.kind = ProviderKind::kDevice;
   }
   std::string Run() {
-    return RunOnMachine(machine_, provider_, programs_, {},
+    WatchOptions options;
+    options.begun = &begun_;
+    return RunOnMachine(machine_, provider_, programs_, options,
                         [&](RunResult&& r) { results_.push_back(std::move(r)); });
   }
   Scripted machine_;
+  std::atomic<uint64_t> begun_{0};
   ProviderInfo provider_;
   std::vector<Program> programs_;
   std::vector<RunResult> results_;
@@ -82,6 +87,7 @@ TEST_F(RemoteRunTest, JudgesWhatComesBack) {
   EXPECT_EQ(Run(), "");
   ASSERT_EQ(results_.size(), 3u);
   EXPECT_EQ(machine_.starts, 1);
+  EXPECT_EQ(begun_.load(), 3u);
   for (size_t i = 0; i < results_.size(); i++) {
     EXPECT_EQ(results_[i].index, i);
     EXPECT_EQ(results_[i].ended, Ended::kWell) << results_[i].fatal;
@@ -106,6 +112,7 @@ TEST_F(RemoteRunTest, StartsNoThirdTimeAfterTheLast) {
   EXPECT_EQ(Run(), "");
   EXPECT_EQ(machine_.starts, 1);
   ASSERT_EQ(results_.size(), 3u);
+  EXPECT_EQ(begun_.load(), 3u);
   EXPECT_EQ(results_[2].ended, Ended::kCrash);
 }
 
