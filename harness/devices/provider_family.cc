@@ -58,6 +58,20 @@ std::vector<ProviderInfo> AllProviders() {
   return all;
 }
 
+namespace {
+
+// Whether `name` is `one`'s with a series that its version belongs to: "vm:rxe@6.1".
+bool NamesItsSeries(const ProviderInfo& one, std::string_view name) {
+  const size_t at = name.find('@');
+  if (at == name.npos || name.substr(0, at) != one.name) return false;
+  const std::string_view series = name.substr(at + 1), version = one.version;
+  if (series.find('.') == series.npos || version.substr(0, series.size()) != series) return false;
+  const std::string_view rest = version.substr(series.size());
+  return rest.empty() || rest[0] == '.' || rest[0] == '/';
+}
+
+}  // namespace
+
 bool FindProvider(std::string_view name, ProviderInfo* info, std::string* why) {
   const std::string_view word = FamilyOf(name);
   bool known_family = false;
@@ -66,8 +80,9 @@ bool FindProvider(std::string_view name, ProviderInfo* info, std::string* why) {
   for (const auto& family : Registered()) {
     if (family->family() == word) known_family = true;
     for (ProviderInfo& one : family->List()) {
-      if (one.name == name) {
+      if (one.name == name || NamesItsSeries(one, name)) {
         *info = std::move(one);
+        info->name = name;
         return true;
       }
       const size_t distance = Distance(one.name, name);
