@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "harness/hosted/bnxt_re/bnxt_re_model.h"
 #include "harness/hosted/efa/efa_model.h"
 #include "harness/hosted/hns/hns_model.h"
 #include "harness/hosted/mlx5/mlx5_model.h"
@@ -43,6 +44,8 @@ std::unique_ptr<hosted::DeviceModel> MakeModel(std::string_view provider) {
   if (provider == "rxe") return hosted::MakeRxeModel();
   if (provider == "mlx5") return hosted::MakeMlx5Model();
   if (provider == "efa") return hosted::MakeEfaModel();
+  // Of the two chips the one that a library from before 56.0 knows as well.
+  if (provider == "bnxt_re") return hosted::MakeBnxtReStaticModel();
   if (provider == "hns") return hosted::MakeHnsModel();
   return nullptr;
 }

@@ -6,7 +6,7 @@ namespace qpexam::packaged {
 
 inline constexpr char kProviderVariable[] = "QPEXAM_PACKAGED";  // "rxe": which device there is
 // Those that the preloaded library has a device model of.
-inline constexpr const char* kProviders[] = {"efa", "hns", "mlx5", "rxe"};
+inline constexpr const char* kProviders[] = {"bnxt_re", "efa", "hns", "mlx5", "rxe"};
 
 // A folder laid out like /sys, in which that device stands.
 inline constexpr char kRootVariable[] = "QPEXAM_PACKAGED_ROOT";

@@ -17,7 +17,7 @@ source "$expect"
 command -v ibv_devinfo > /dev/null || { echo 'ibverbs-utils is missing: ./qpexam test installs it'; exit 1; }
 
 # --- exec: the machine's own tools find the device, and only it ---
-for provider in rxe:rxe0 mlx5:mlx5_0 efa:efa_0 hns:hns_0; do
+for provider in rxe:rxe0 mlx5:mlx5_0 efa:efa_0 hns:hns_0 bnxt_re:bnxt_re0; do
   name=${provider%:*} device=${provider#*:}
   expect 0 "^ +${device}[[:space:]]+0200000000000000$" "$qpexam" exec --provider=packaged:"$name" -- ibv_devices
   [ "$(grep -c 0200 out)" = 1 ] || fail "not one device: $name"
@@ -43,6 +43,7 @@ expect 1 '^qpexam: wqe WR-SGE-001: ' "$qpexam" exec --provider=packaged:rxe -- "
 expect 0 'conforms|variation' "$qpexam" run --provider=packaged:mlx5 "$corpus"/seeds/01-manual-example.qpx
 expect 0 'conforms|variation' "$qpexam" run --provider=packaged:hns "$corpus"/seeds/01-manual-example.qpx
 expect 0 'conforms|variation' "$qpexam" run --provider=packaged:efa "$corpus"/seeds/01-manual-example.qpx
+expect 0 'conforms|variation' "$qpexam" run --provider=packaged:bnxt_re "$corpus"/seeds/create-plain.qpx
 expect 1 '^violation WR-SGE-001' "$qpexam" run --provider=packaged:rxe "$corpus"/regressions/rxe-sge-list-length.qpx
 expect 1 '' "$qpexam" run --provider=packaged:rxe "$corpus"/regressions --quiet --json=a.json
 expect 1 '' "$qpexam" run --provider=packaged:rxe "$corpus"/regressions --quiet --json=b.json

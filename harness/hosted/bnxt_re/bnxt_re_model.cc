@@ -198,7 +198,7 @@ class BnxtReModel : public DeviceModel {
   void Reset(QpFacts& qp) override;
 
  private:
-  Reply GetContext(MutBytes out);
+  Reply GetContext(Bytes in, MutBytes out);
   Reply CreateCq(const Command& command, Bytes in, MutBytes out);
   Reply ResizeCq(const Command& command, Bytes in);
   Reply CreateSrq(const Command& command, Bytes in, MutBytes out);
@@ -207,10 +207,14 @@ class BnxtReModel : public DeviceModel {
   static bool IsFull(Queue* cq);
   static void Write(Queue* q, const uint8_t* cqe, uint32_t type, uint32_t status, uint32_t flags);
   void CheckTable(Queue* q, uint64_t length, DecodedSend* out) const;
-  static uint32_t Covered(Queue* q, std::string* wrong);
+  uint32_t Covered(Queue* q, std::string* wrong) const;
+  // What a queue of so many entries has.
+  uint32_t Depth(uint32_t entries) const { return rounds_ ? RoundUpToPowerOf2(entries) : entries; }
 
   const Chip chip_;
   DeviceTraits traits_;
+  // The library is one from before it could ask for queues of any depth. It knows no epochs either.
+  bool rounds_ = false;
 };
 
 BnxtReModel::BnxtReModel(const Chip& chip) : chip_(chip) {
@@ -258,7 +262,7 @@ BnxtReModel::BnxtReModel(const Chip& chip) : chip_(chip) {
 Reply BnxtReModel::Answer(const Command& command, Bytes in, MutBytes out) {
   switch (command.kind) {
     case Command::Kind::kGetContext:
-      return GetContext(out);
+      return GetContext(in, out);
     case Command::Kind::kAllocPd: {
       uint8_t r[kBnxtPdRespSize] = {};
       Put<uint32_t>(r, kBnxtPdNumber, command.pd);
@@ -292,7 +296,8 @@ Reply BnxtReModel::Answer(const Command& command, Bytes in, MutBytes out) {
   }
 }
 
-Reply BnxtReModel::GetContext(MutBytes out) {
+Reply BnxtReModel::GetContext(Bytes in, MutBytes out) {
+  rounds_ = (Read<uint64_t>(in, kBnxtCtxReqMask) & kBnxtReqPow2Disabled) == 0;
   uint8_t r[kBnxtCtxRespSize] = {};
   Put<uint32_t>(r, kBnxtCtxMaxQp, static_cast<uint32_t>(traits_.attr.max_qp));
   Put<uint32_t>(r, kBnxtCtxPageSize, kBnxtPage);
@@ -310,7 +315,7 @@ Reply BnxtReModel::CreateCq(const Command& command, Bytes in, MutBytes out) {
   CqFacts& cq = *command.cq;
   Queue& q = cq.queue;
   q.kind = Queue::Kind::kCompletion;
-  q.entries = std::min(cq.cqe + 1, kMaxCqDepth + 1);
+  q.entries = std::min(Depth(cq.cqe + 1), kMaxCqDepth + 1);
   q.stride = kBnxtCqeSize;
   q.base = reinterpret_cast<uint8_t*>(Read<uint64_t>(in, kBnxtCqRing));
   q.size = size_t{q.entries} * q.stride;
@@ -327,7 +332,7 @@ Reply BnxtReModel::ResizeCq(const Command& command, Bytes in) {
   if (IsFull(&q)) return Error(EBUSY);
   const uint8_t cqe[kBnxtCqeSize] = {};
   Write(&q, cqe, kBnxtCqeCutOff, 0, 0);
-  q.entries = std::min(cq.cqe + 1, kMaxCqDepth + 1);
+  q.entries = std::min(Depth(cq.cqe + 1), kMaxCqDepth + 1);
   q.base = reinterpret_cast<uint8_t*>(Read<uint64_t>(in, kBnxtCqRing));
   q.size = size_t{q.entries} * q.stride;
   q.next = q.doorbell = q.note[kConsumed] = q.note[kConsumedIndex] = 0;
@@ -338,7 +343,7 @@ Reply BnxtReModel::CreateSrq(const Command& command, Bytes in, MutBytes out) {
   SrqFacts& srq = *command.srq;
   Queue& q = srq.queue;
   q.kind = Queue::Kind::kShared;
-  q.entries = srq.attr.max_wr + 1;
+  q.entries = Depth(srq.attr.max_wr + 1);
   q.max_sge = kBnxtStaticSges;
   q.stride = kBnxtStaticSlots * kBnxtSlot;
   q.base = reinterpret_cast<uint8_t*>(Read<uint64_t>(in, kBnxtSrqRing));
@@ -358,7 +363,7 @@ Reply BnxtReModel::CreateQp(const Command& command, Bytes in, MutBytes out) {
   sq.max_inline = qp.cap.max_inline_data;
   sq.lane = 2 * qp.number;
   SetHandle(&sq, handle);
-  const uint32_t wqes = qp.cap.max_send_wr + 1 + kBnxtReservedWqes;
+  const uint32_t wqes = Depth(qp.cap.max_send_wr + 1 + kBnxtReservedWqes);
   if (chip_.variable) {
     sq.stride = kBnxtSlot;
     sq.entries = Read<uint32_t>(in, kBnxtQpSendSlots);
@@ -377,7 +382,7 @@ Reply BnxtReModel::CreateQp(const Command& command, Bytes in, MutBytes out) {
     rq.kind = Queue::Kind::kReceive;
     rq.base = ring;
     rq.max_sge = chip_.variable ? qp.cap.max_recv_sge : uint32_t{kBnxtStaticSges};
-    rq.entries = qp.cap.max_recv_wr + 1;
+    rq.entries = Depth(qp.cap.max_recv_wr + 1);
     rq.stride = (kBnxtHeaderSlots + rq.max_sge) * kBnxtSlot;
     rq.size = size_t{rq.entries} * rq.stride;
     rq.lane = 2 * qp.number + 1;
@@ -412,7 +417,8 @@ void BnxtReModel::Reset(QpFacts& qp) {
 std::optional<Doorbell> BnxtReModel::OnWrite(const Mapping& region, uint64_t offset, Bytes stored) {
   if (region.offset != kDoorbellPage || offset != 0 || stored.size < 8) return {};
   const auto what = Get<uint32_t>(stored.data, kBnxtDbWhat);
-  if (!(what >> kBnxtDbValidShift & 1)) return {};
+  // A BCM57508 asks for no valid bit: the libraries of its time (44.0) write none.
+  if (chip_.variable && !(what >> kBnxtDbValidShift & 1)) return {};
   Doorbell bell;
   bell.number = what & kBnxtDbQidMask;
   bell.value =
@@ -445,7 +451,7 @@ std::optional<Doorbell> BnxtReModel::OnWrite(const Mapping& region, uint64_t off
 
 // How many entries the last doorbell covers. Its epoch turns with each lap; where it began after
 // RESET is the library's.
-uint32_t BnxtReModel::Covered(Queue* q, std::string* wrong) {
+uint32_t BnxtReModel::Covered(Queue* q, std::string* wrong) const {
   const uint32_t index = q->doorbell & kBnxtDbIndexMask;
   if (index >= q->entries) {
     *wrong = fmt::format("a doorbell for entry {} of {}", index, q->entries);
@@ -456,7 +462,7 @@ uint32_t BnxtReModel::Covered(Queue* q, std::string* wrong) {
   const uint32_t lap = (q->next + covered) / q->entries & 1;
   const uint32_t epoch = (q->doorbell >> kBnxtDbEpochShift & 1) ^ lap;
   uint32_t& state = q->note[kState];
-  if (state & kEpochKnown && epoch != ((state & kEpoch) != 0 ? 1u : 0u)) {
+  if (!rounds_ && state & kEpochKnown && epoch != ((state & kEpoch) != 0 ? 1u : 0u)) {
     *wrong = "the epoch of the doorbell is that of another lap of the ring";
   }
   state = (state & ~uint32_t{kEpoch}) | kEpochKnown | (epoch != 0 ? kEpoch : 0u);

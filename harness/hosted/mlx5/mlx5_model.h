@@ -1,4 +1,5 @@
-// The device model of a ConnectX under libmlx5: RC, UC and UD, SRQ, windows by UMR.
+// The device model of a ConnectX under libmlx5: RC, UC, UD, XRC and RAW_PACKET, SRQ, windows by
+// UMR.
 //
 // Documented decisions, where hardware has a freedom or refuses:
 //   - CQEs are never compressed, data is never scattered into them, WQEs carry no signature: a
@@ -8,7 +9,6 @@
 //   - A WQE whose index field is not its place, or whose segments end elsewhere than its DS field
 //     says, is malformed: IBV_WC_LOC_QP_OP_ERR.
 //   - Arming a CQ is for the next completion.
-//   - Resizing a CQ is not offered.
 #ifndef QPEXAM_HARNESS_HOSTED_MLX5_MLX5_MODEL_H_
 #define QPEXAM_HARNESS_HOSTED_MLX5_MLX5_MODEL_H_
 
