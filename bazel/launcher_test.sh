@@ -77,6 +77,8 @@ expect 0 '^ran check$' RDMA_CORE_VERSION=65.0 "$q" check
 expect 2 "'foo' is no way" RDMA_CORE_FETCH=apt,foo "$q" check
 expect 0 '^ran check$' RDMA_CORE_FETCH=apt,http "$q" check
 expect 2 'cannot be read' RDMA_CORE_TARBALL=/no/such "$q" check
+mkdir -p "$TEST_TMPDIR/their/libibverbs"
+expect 0 "^$TEST_TMPDIR/their$" RDMA_CORE_DIR="$(realpath -m --relative-to=. "$TEST_TMPDIR/their")" PROGRAM_SAYS='$RDMA_CORE_DIR' "$q" check --json=x
 expect 2 'is no tree of rdma-core' RDMA_CORE_DIR=/no/such "$q" check
 expect 2 'it can be opt, asan or tsan' QPEXAM_BUILD=fast "$q" check
 # The engines that coverage guides: a build of their own, of program and target.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -128,7 +129,10 @@ std::string HowToGoOn(const Report& report, ExitStatus status) {
     const std::string file = first->where.substr(0, first->where.rfind(':'));
     if (!first->clause.empty())
       out += fmt::format("The clause:       qpexam clauses {}\n", first->clause);
-    out += fmt::format("That run alone:   qpexam run {} --provider={} --trace=-\n", file,
+    // The tree that is judged is chosen outside of this program.
+    const char* tree = std::getenv("RDMA_CORE_DIR");
+    out += fmt::format("That run alone:   {}qpexam run {} --provider={} --trace=-\n",
+                       tree != nullptr && *tree ? fmt::format("RDMA_CORE_DIR={} ", tree) : "", file,
                        report.providers.back().name);
     return out;
   }

@@ -162,6 +162,7 @@ sed 's/status=SUCCESS/status=FINE/' t > odd-trace
 expect 2 'odd-trace:[0-9]+: .*FINE' "$qpexam" judge odd-trace
 echo '{"schema": "qpexam-trace/1"' > cut.json
 expect 2 'cut.json' "$qpexam" judge cut.json
+expect 2 'unknown provider "mlx5"; did you mean .*hosted:mlx5' "$qpexam" run good.qpx --provider=mlx5
 expect 2 'unknown provider "refrence"; did you mean reference\?' "$qpexam" run good.qpx --provider=refrence
 expect 2 'unknown provider' "$qpexam" run good.qpx --provider=packaged:no-such
 expect 3 'device:none0: not run: libibverbs finds no such device' "$qpexam" check --corpus=mine --with=device:none0

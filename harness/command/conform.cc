@@ -6,6 +6,7 @@
 #include <cctype>
 #include <map>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "conformance/catalogue/catalogue.h"
@@ -89,8 +90,11 @@ std::string GroupOf(const std::string& clause) {
   return found == nullptr ? "other" : std::string(found->group);
 }
 
-// The suites' results as a provider's report: verdicts by clause, counts by group.
-void Fill(const conform::SuiteRun& run, ProviderReport* report) {
+// The suites' results as a provider's report: verdicts by clause, counts by group. `known`: what
+// was expected of a test and a clause.
+void Fill(const conform::SuiteRun& run, const conform::KnownDeviations& known,
+          ProviderReport* report) {
+  std::set<std::string> surprising;  // clauses of which a finding was not expected
   for (const catalogue::Group& group : catalogue::Groups()) report->Group(std::string(group.name));
   for (const conform::TestResult& test : run.tests) {
     for (const auto& [id, clause] : test.clauses) {
@@ -107,6 +111,10 @@ void Fill(const conform::SuiteRun& run, ProviderReport* report) {
       if (const catalogue::Clause* stated = catalogue::Find(id); stated != nullptr)
         f.allowed.emplace_back(stated->statement);
       f.id = FindingId(f.kind, id, test.name, 0);
+      if (const auto entry = known.find({test.name, id}); entry != known.end())
+        f.known = entry->second->reason;
+      else if (f.kind != "warning" && f.kind != "undecided")
+        surprising.insert(id);
       for (size_t i = 1; i < clause.notes.size(); ++i)
         f.observed += (f.observed.empty() ? "" : "\n") + clause.notes[i];
       report->findings.push_back(std::move(f));
@@ -125,7 +133,7 @@ void Fill(const conform::SuiteRun& run, ProviderReport* report) {
     if (verdict.verdict == "conforms") ++counts.conforms;
     if (verdict.verdict == "variation") ++counts.variation;
     if (verdict.verdict == "warning") ++counts.warning;
-    if (verdict.verdict == "violation") ++counts.violation;
+    if (verdict.verdict == "violation") ++(surprising.count(id) ? counts.violation : counts.known);
     if (verdict.verdict == "emulated") ++counts.emulated;
     if (verdict.verdict == "undecided") ++counts.undecided;
   }
@@ -133,19 +141,20 @@ void Fill(const conform::SuiteRun& run, ProviderReport* report) {
 
 // Group by verdict for one provider.
 std::string Table(const ProviderReport& provider) {
-  std::string out = fmt::format("{:<8} {:>7} {:>8} {:>10} {:>8} {:>10} {:>9} {:>9} {:>6}\n",
+  std::string out = fmt::format("{:<8} {:>7} {:>8} {:>10} {:>8} {:>10} {:>6} {:>9} {:>9} {:>6}\n",
                                 "group", "clauses", "conforms", "variations", "warnings",
-                                "violations", "emulated", "undecided", "tests");
+                                "violations", "known", "emulated", "undecided", "tests");
   size_t all = 0;
   auto row = [&](std::string_view name, size_t clauses, const Counts& c) {
-    out += fmt::format("{:<8} {:>7} {:>8} {:>10} {:>8} {:>10} {:>9} {:>9} {:>6}\n", name, clauses,
-                       c.conforms, c.variation, c.warning, c.violation, c.emulated, c.undecided,
-                       c.tests);
+    out += fmt::format("{:<8} {:>7} {:>8} {:>10} {:>8} {:>10} {:>6} {:>9} {:>9} {:>6}\n", name,
+                       clauses, c.conforms, c.variation, c.warning, c.violation, c.known,
+                       c.emulated, c.undecided, c.tests);
   };
   for (const GroupRow& group : provider.groups) {
     const Counts& c = group.counts;
     // A test may say something of another group's clause.
-    if (c.tests + c.conforms + c.variation + c.warning + c.violation + c.emulated + c.undecided ==
+    if (c.tests + c.conforms + c.variation + c.warning + c.violation + c.known + c.emulated +
+            c.undecided ==
         0)
       continue;
     const size_t clauses = catalogue::InGroup(group.name).size();
@@ -170,6 +179,22 @@ std::string Surprising(const std::vector<Surprise>& surprises) {
       out += fmt::format("  clause:   {}, {}\n  source:   {}\n", catalogue::Name(clause->level),
                          clause->statement, clause->source);
   }
+  return out;
+}
+
+// The known deviations that were seen, a reason each.
+std::string Explained(const conform::KnownDeviations& expected) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> clauses;
+  std::map<std::pair<std::string, std::string>, size_t> tests;
+  for (const auto& [at, entry] : expected) {
+    std::vector<std::string>& named = clauses[{entry->reason, entry->link}];
+    if (std::find(named.begin(), named.end(), at.second) == named.end()) named.push_back(at.second);
+    ++tests[{entry->reason, entry->link}];
+  }
+  std::string out;
+  for (const auto& [entry, ids] : clauses)
+    out += fmt::format("known {}: {} ({} test{}; {})\n", fmt::join(ids, " "), entry.first,
+                       tests[entry], tests[entry] == 1 ? "" : "s", entry.second);
   return out;
 }
 
@@ -355,7 +380,13 @@ ExitStatus Conform(const ConformArguments& arguments) {
       options.progress = [&](size_t done) { progress.Show(done, tests.size()); };
       end = conform::RunSuites(options, &run, &why);
     }
-    Fill(run, &found);
+    // What there is to be told is known only when the whole run is compared.
+    conform::KnownDeviations expected;
+    const std::vector<Surprise> surprises =
+        conform::Compare(expectations, run, provider.name, provider.version,
+                         filter.empty() && end == conform::SuiteEnd::kRan, &expected,
+                         arguments.strict ? conform::Warnings::kFail : conform::Warnings::kTold);
+    Fill(run, expected, &found);
     if (end == conform::SuiteEnd::kNoProvider) {
       found.not_run = why;
       Say(fmt::format("{}: {}", provider.name, why));
@@ -372,11 +403,6 @@ ExitStatus Conform(const ConformArguments& arguments) {
                       arguments.filter));
       status = Worse(status, kUsage);
     }
-    size_t expected = 0;
-    const std::vector<Surprise> surprises =
-        conform::Compare(expectations, run, provider.name, provider.version,
-                         filter.empty() && end == conform::SuiteEnd::kRan, &expected,
-                         arguments.strict ? conform::Warnings::kFail : conform::Warnings::kTold);
     Print(fmt::format("{} {}, effort {}\n", provider.name, provider.version, arguments.effort));
     Print(Table(found));
     size_t skipped = 0;
@@ -394,8 +420,10 @@ ExitStatus Conform(const ConformArguments& arguments) {
       page_tests.push_back(std::move(page));
     }
     junit_suites.push_back(std::move(junit_suite));
-    Print(fmt::format("{} tests, {} skipped{}\n", run.tests.size(), skipped,
-                      expected != 0 ? fmt::format(", {} known deviations seen", expected) : ""));
+    Print(fmt::format(
+        "{} tests, {} skipped{}\n", run.tests.size(), skipped,
+        expected.empty() ? "" : fmt::format(", {} known deviations seen", expected.size())));
+    Print(Explained(expected));
     // Why something was skipped is said once each.
     if (skipped != 0) {
       std::map<std::string, size_t> reasons;

@@ -265,8 +265,14 @@ class Conform(unittest.TestCase):
 
     def test_an_expected_failure_does_not(self):
         self.write("known.tsv", f"{FAULT}\t*\t{FAULT_CLAUSE}\t{FAULT_FILTER}\tviolation\tit is a fault\t-\n")
-        out = self.qpexam(0, "conform", f"--provider={FAULT}", f"--filter={FAULT_FILTER}", "--expectations=known.tsv")
+        out = self.qpexam(0, "conform", f"--provider={FAULT}", f"--filter={FAULT_FILTER}", "--expectations=known.tsv",
+                          "--json=known.json")
         self.assertIn("1 known deviations seen", out)
+        self.assertIn(f"known {FAULT_CLAUSE}: it is a fault (1 test; -)", out)
+        with open(os.path.join(self.folder, "known.json"), encoding="utf-8") as file:
+            provider = json.load(file)["providers"][FAULT]
+        self.assertEqual([f["known"] for f in provider["findings"]], ["it is a fault"])
+        self.assertEqual((provider["counts"]["known"], provider["counts"]["violation"]), (1, 0))
 
     def test_an_unexpected_pass_fails_the_run(self):
         self.write("passes.tsv", f"reference\t*\t{FAULT_CLAUSE}\t{FAULT_FILTER}\tviolation\tit was one\t-\n")

@@ -500,10 +500,11 @@ class Campaign {
     bool good = WriteFile(folder / "explanation.txt", explanation);
     if (!result.trace.empty()) good = WriteFile(folder / "trace.txt", result.trace) && good;
     std::string source, why;
-    if (EmitOnReference(named.program,
-                        fmt::format("{} on {} {}, found by qpexam.\n", key.Text(), provider_.name,
-                                    provider_.version),
-                        &source, &why)) {
+    std::string about = fmt::format("{} on {} {}, found by qpexam.\n", key.Text(), provider_.name,
+                                    provider_.version);
+    if (result.ended == Ended::kWell && result.verdict.violations == 0 && !result.below.empty())
+      about += "Seen below libibverbs alone: nothing that this file looks at need differ.\n";
+    if (EmitOnReference(named.program, about, &source, &why)) {
       good = WriteFile(folder / "repro.c", source) && good;
     }
     // Last: a folder with a Program is whole.

@@ -161,23 +161,24 @@ Bearing BearingOn(const Expectation& entry, std::string_view provider, std::stri
 
 std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& run,
                               std::string_view provider, std::string_view version, bool whole,
-                              size_t* expected, Warnings warnings) {
+                              KnownDeviations* expected, Warnings warnings) {
   std::vector<Surprise> surprises;
   std::vector<bool> used(expectations.entries.size(), false);
   size_t skipped = 0;
-  *expected = 0;
+  expected->clear();
   for (const TestResult& test : run.tests) {
     if (test.outcome == "skip") ++skipped;
     for (const auto& [id, clause] : test.clauses) {
       const std::string happened = Happened(test, clause);
-      bool is_expected = false;
+      const Expectation* is_expected = nullptr;
       for (size_t i = 0; i < expectations.entries.size(); ++i) {
         const Expectation& entry = expectations.entries[i];
         const Bearing bearing = BearingOn(entry, provider, version);
         if (bearing == Bearing::kNone || entry.clause != id || !Matches(entry.test, test.name))
           continue;
         if (entry.verdict == happened) {
-          is_expected = used[i] = true;
+          is_expected = &entry;
+          used[i] = true;
         } else if (bearing == Bearing::kOwn && !entry.sometimes &&
                    (happened == "conforms" || happened == "variation")) {
           // A pattern may name tests of which only some fail.
@@ -189,8 +190,8 @@ std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& 
           }
         }
       }
-      if (is_expected) {
-        ++*expected;
+      if (is_expected != nullptr) {
+        (*expected)[{test.name, id}] = is_expected;
       } else if (IsFailure(happened)) {
         surprises.push_back({Surprise::kUnexpectedFailure, id, test.name,
                              clause.notes.empty() ? happened : clause.notes[0]});
@@ -257,8 +258,10 @@ std::vector<Surprise> ComparePrograms(const Expectations& expectations, std::str
   for (ProgramResult& program : *programs) {
     for (ProgramResult::Finding& finding : program.findings) {
       for (size_t i = 0; i < here.size(); ++i) {
-        if (here[i]->clause != finding.clause || here[i]->verdict != finding.verdict ||
-            !Matches(here[i]->test, program.name))
+        // What ends the process is a sanitizer's report where there is one.
+        const bool same = here[i]->verdict == finding.verdict ||
+                          (here[i]->verdict == "crash" && finding.verdict == "sanitizer");
+        if (here[i]->clause != finding.clause || !same || !Matches(here[i]->test, program.name))
           continue;
         finding.known = here[i];
         used[i] = true;

@@ -7,8 +7,10 @@
 #define QPEXAM_HARNESS_CONFORM_EXPECTATIONS_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/conform/suite_process.h"
@@ -74,11 +76,14 @@ struct Surprise {
 // Whether a warning that no entry expects fails a run, as a violation does: --strict.
 enum class Warnings : uint8_t { kTold, kFail };
 
+// What was expected of a test and a clause: the entry that says so.
+using KnownDeviations = std::map<std::pair<std::string, std::string>, const Expectation*>;
+
 // What of a run contradicts the expectations. `whole`: every test ran, so that unused entries and
-// skips can be judged. Expected failures are counted in *expected.
+// skips can be judged. Expected failures are in *expected, which points into `expectations`.
 std::vector<Surprise> Compare(const Expectations& expectations, const SuiteRun& run,
                               std::string_view provider, std::string_view version, bool whole,
-                              size_t* expected, Warnings warnings = Warnings::kTold);
+                              KnownDeviations* expected, Warnings warnings = Warnings::kTold);
 
 // What a Program did, in the words of the entries.
 struct ProgramResult {

@@ -76,6 +76,7 @@ bool FindProvider(std::string_view name, ProviderInfo* info, std::string* why) {
   const std::string_view word = FamilyOf(name);
   bool known_family = false;
   std::string closest;
+  std::vector<std::string> without_family;  // "mlx5" is said where hosted:mlx5 is meant
   size_t best = 4;
   for (const auto& family : Registered()) {
     if (family->family() == word) known_family = true;
@@ -85,6 +86,9 @@ bool FindProvider(std::string_view name, ProviderInfo* info, std::string* why) {
         info->name = name;
         return true;
       }
+      if (!family->family().empty() && word == name &&
+          one.name == std::string(family->family()) + ":" + std::string(name))
+        without_family.push_back(one.name);
       const size_t distance = Distance(one.name, name);
       if (distance < best) {
         best = distance;
@@ -105,6 +109,13 @@ bool FindProvider(std::string_view name, ProviderInfo* info, std::string* why) {
   if (!known_family) {
     for (const Later& later : kLater)
       if (later.family == word) *why += ": " + std::string(later.what);
+  }
+  if (!without_family.empty()) {
+    *why += "; did you mean ";
+    for (size_t i = 0; i < without_family.size(); i++)
+      *why += (i == 0 ? "" : i + 1 == without_family.size() ? " or " : ", ") + without_family[i];
+    *why += "?";
+    return false;
   }
   *why += !closest.empty()   ? "; did you mean " + closest + "?"
           : word == "faulty" ? "; `qpexam providers --all` lists the faults"

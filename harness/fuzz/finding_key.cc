@@ -50,22 +50,23 @@ std::string PlaceOf(const std::string& report) {
   return "";
 }
 
-// The words of a message: numbers, 0x3eb among them, differ from one Program to the next.
+// The first words of a message: numbers, 0x3eb among them, differ from one Program to the next, and
+// how many digits they have must not move what is cut off.
 std::string WordsOf(const std::string& text) {
+  constexpr size_t kMost = 48;
   std::string words;
-  const std::string start = text.substr(0, 60);
-  for (size_t i = 0; i < start.size(); i++) {
-    const bool hex = start.compare(i, 2, "0x") == 0;
+  for (size_t i = 0; i < text.size() && words.size() < kMost; i++) {
+    const bool hex = text.compare(i, 2, "0x") == 0;
     if (hex) i += 2;
     const auto in_number = [&](char c) {
       return hex ? std::isxdigit(static_cast<unsigned char>(c)) != 0
                  : std::isdigit(static_cast<unsigned char>(c)) != 0;
     };
-    if (!hex && !in_number(start[i])) {
-      words += start[i];
+    if (!hex && !in_number(text[i])) {
+      words += text[i];
       continue;
     }
-    while (i < start.size() && in_number(start[i])) i++;
+    while (i < text.size() && in_number(text[i])) i++;
     i--;
   }
   return words;

@@ -84,13 +84,14 @@ TEST(FindingKey, KnowsNumbersFromWords) {
   SessionFinding below;
   below.kind = "cqe";
   below.clause = "WR-COMP-015";
-  below.what = "a completion (wr_id 0x3eb, added 3 times)";
+  below.what = "a completion (wr_id 0x3eb, added 3 times) that no request in the queue was for";
   result.below.push_back(below);
-  below.what = "a completion (wr_id 0xfa, added 12 times)";
+  below.what =
+      "a completion (wr_id 0xfab3e, added 12345 times) that no request in the queue was for";
   result.below.push_back(below);
   const std::vector<FindingKey> keys = KeysOf(program, result);
   ASSERT_EQ(keys.size(), 1u);
-  EXPECT_EQ(keys[0].Text(), "cqe WR-COMP-015 a completion (wr_id , added  times)");
+  EXPECT_EQ(keys[0].Text(), "cqe WR-COMP-015 a completion (wr_id , added  times) that no requ");
 }
 
 TEST(FindingKey, LeavesOutWhatTheEmulationDecided) {
