@@ -39,7 +39,7 @@ namespace qpexam {
 namespace {
 
 constexpr size_t kFaults = static_cast<size_t>(model::Fault::kCount);
-constexpr unsigned kHangSeconds = 20;
+constexpr unsigned kHangSeconds = 10;
 
 enum class Fate : uint8_t { kMissed, kJudged, kCrash, kHang };
 
