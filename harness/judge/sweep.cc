@@ -1,7 +1,6 @@
 // Runs Programs on a provider and judges each: what the judge's own work is checked with.
 //
 //   sweep [--provider=NAME] [--show=N] [--trace] FILE...
-//   sweep --faults FILE...          each fault of the library: who catches it
 //
 // FILE is a Program in text form. Exit status 1 where anything was found.
 #include <chrono>
@@ -17,7 +16,6 @@
 #include "harness/program/parse.h"
 #include "harness/program/print.h"
 #include "harness/trace/trace_text.h"
-#include "reference/model/faults.h"
 
 namespace qpexam {
 namespace {
@@ -41,7 +39,7 @@ std::vector<std::string> Lines(const std::string& text) {
 
 int Main(int argc, char** argv) {
   std::string provider = "reference";
-  bool faults = false, show_trace = false;
+  bool show_trace = false;
   int show = 10;
   std::vector<Input> inputs;
   for (int i = 1; i < argc; ++i) {
@@ -50,8 +48,6 @@ int Main(int argc, char** argv) {
       provider = arg.substr(11);
     } else if (arg.rfind("--show=", 0) == 0) {
       show = std::atoi(arg.c_str() + 7);
-    } else if (arg == "--faults") {
-      faults = true;
     } else if (arg == "--trace") {
       show_trace = true;
     } else {
@@ -82,57 +78,6 @@ int Main(int argc, char** argv) {
   options.lints_expected = true;
   judge::Judge judge(options);
   Trace trace;
-  if (faults) {
-    // Only Programs in which nothing is found without a fault say anything about faults.
-    std::vector<Input> clean;
-    for (Input& input : inputs) {
-      executor.Run(input.program, {}, &trace);
-      const judge::Verdict& verdict = judge(input.program, trace);
-      if (verdict.findings.empty()) {
-        clean.push_back(std::move(input));
-      } else {
-        std::printf("left out: %s\n", input.name.c_str());
-      }
-    }
-    int caught = 0, by_clause = 0, total = 0;
-    for (const model::FaultInfo& fault : model::AllFaults()) {
-      if (fault.fault == model::Fault::kNone) continue;
-      ++total;
-      std::string first, first_clause, own;
-      int programs = 0;
-      for (const Input& input : clean) {
-        model::FaultSwitch::Set(fault.fault);
-        executor.Run(input.program, {}, &trace);
-        executor.DropObjects();
-        model::FaultSwitch::Set(model::Fault::kNone);
-        const judge::Verdict& verdict = judge(input.program, trace);
-        if (verdict.violations + verdict.warnings == 0) continue;
-        ++programs;
-        if (first.empty()) first = input.name;
-        for (const judge::Finding& f : verdict.findings) {
-          if (f.kind != judge::FindingKind::kViolation && f.kind != judge::FindingKind::kWarning) {
-            continue;
-          }
-          if (first_clause.empty()) first_clause = f.clause;
-          if (own.empty() && f.clause == fault.clause) own = input.name;
-        }
-        if (!own.empty()) break;
-      }
-      caught += !first.empty();
-      by_clause += !own.empty();
-      const std::string& by = own.empty() ? first : own;
-      const size_t slash = by.rfind('/');
-      std::printf("%-46s %-14s %-14s %s\n", std::string(fault.name).c_str(),
-                  std::string(fault.clause).c_str(),
-                  first.empty() ? "missed"
-                  : own.empty() ? first_clause.c_str()
-                                : "same clause",
-                  by.c_str() + (slash == std::string::npos ? 0 : slash + 1));
-      std::fflush(stdout);
-    }
-    std::printf("%d of %d faults caught, %d under their own clause\n", caught, total, by_clause);
-    return 0;
-  }
   int found = 0, conforms = 0, variation = 0, warning = 0, undecided = 0;
   uint64_t open = 0, any = 0, unread = 0;
   const auto start = std::chrono::steady_clock::now();
