@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -45,9 +44,10 @@ class Folder {
   std::string path_;
 };
 
-std::string ReadText(const std::string& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
+// What a program wrote; empty where it wrote nothing.
+std::string Written(const std::string& path) {
+  std::string text, why;
+  return ReadFile(path, &text, &why) ? text : std::string();
 }
 
 // The ShellStatus() of a program that has ended.
@@ -57,7 +57,7 @@ int Finish(ProcessStart start) {
 }
 
 std::string Failed(const std::string& what, int status, const std::string& log) {
-  return fmt::format("{} ended with status {}:\n{}", what, status, LastLines(ReadText(log), 10));
+  return fmt::format("{} ended with status {}:\n{}", what, status, LastLines(Written(log), 10));
 }
 
 // What libFuzzer took for the `runs` runs of a file, in milliseconds: "Executed FILE in N ms". The
@@ -93,7 +93,7 @@ bool SuitesByGroup(Figures* figures) {
   conform::SuiteOptions options;
   options.binary = conform::FindSuites(&why);
   if (options.binary.empty()) return true;
-  options.blocks = 16;  // as `conform` does it
+  options.blocks = conform::kBlocks;
   options.jobs = std::max(1u, std::thread::hardware_concurrency());
   conform::SuiteRun run;
   const auto start = std::chrono::steady_clock::now();
@@ -149,7 +149,7 @@ bool CompareBuilds(const OtherBuilds& builds, const std::vector<std::string>& pr
     return false;
   }
   const nlohmann::ordered_json report =
-      nlohmann::ordered_json::parse(ReadText(folder.File("bench.json")), nullptr, false);
+      nlohmann::ordered_json::parse(Written(folder.File("bench.json")), nullptr, false);
   if (!report.is_object() || !report.contains("timing") || !report["timing"].is_object()) {
     *why = "the bench of the build with sanitizers wrote no figures";
     return false;
@@ -200,7 +200,7 @@ bool FuzzTargets(const OtherBuilds& builds, Figures* figures, std::string* why) 
                        fmt::format("-runs={}", target.runs), folder.File("program.qpx")};
     start.log = folder.File("log");
     const int status = Finish(start);
-    const double milliseconds = status == 0 ? ExecutedIn(ReadText(start.log)) : -1;
+    const double milliseconds = status == 0 ? ExecutedIn(Written(start.log)) : -1;
     if (milliseconds < 0) {
       *why = Failed(target.name, status, start.log);
       return false;

@@ -23,9 +23,6 @@ namespace qpexam {
 namespace {
 
 using conform::Surprise;
-// Enough to keep many processors busy; the same everywhere, so that reports are.
-constexpr unsigned kBlocks = 16;
-
 using Tests = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 std::string Lower(std::string text) {
@@ -369,7 +366,7 @@ ExitStatus Conform(const ConformArguments& arguments) {
     options.machine = machine.get();
     // A device or a guest is one, and its tests measure time.
     if (provider.kind == ProviderKind::kReference || provider.kind == ProviderKind::kHosted) {
-      options.blocks = kBlocks;
+      options.blocks = conform::kBlocks;
       options.jobs = std::max(1u, std::thread::hardware_concurrency());
     }
     options.stop = &StopOnInterrupt();

@@ -31,6 +31,10 @@ struct TestResult {
   uint64_t microseconds = 0;         // real ones; 0 for what crashed or hung
 };
 
+// SuiteOptions::blocks of a whole run: enough to keep many processors busy; the same everywhere, so
+// that reports are.
+constexpr unsigned kBlocks = 16;
+
 struct SuiteRun {
   std::string provider;  // as the suites call it
   std::vector<TestResult> tests;
