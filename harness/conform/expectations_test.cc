@@ -203,6 +203,17 @@ TEST(ComparePrograms, AStarStandsForAnything) {
   }
 }
 
+// A build with sanitizers reports what otherwise ends the process.
+TEST(ComparePrograms, AnExpectedCrashMayBeASanitizersReport) {
+  const Expectations entries =
+      Parsed("hosted:rxe\t*\tWR-SGE-001\tsge-list\tcrash\tit dies\tlink\n");
+  std::vector<ProgramResult> programs = Programs("sge-list", "sanitizer");
+  EXPECT_TRUE(ComparePrograms(entries, "hosted:rxe", "56.1", true, &programs).empty());
+  EXPECT_TRUE(programs[0].AllKnown());
+  programs = Programs("sge-list", "hang");
+  EXPECT_FALSE(ComparePrograms(entries, "hosted:rxe", "56.1", true, &programs).empty());
+}
+
 TEST(ComparePrograms, AnotherKindProgramOrVersionIsUnexpected) {
   const Expectations entries = Parsed(kOfPrograms);
   std::vector<ProgramResult> programs = Programs("sge-list", "violation");
