@@ -1,5 +1,4 @@
-// The judge's working state: one class, its parts in a file each (objects, posting, outcomes,
-// completions, observe, report).
+// The judge's working state: one class, its parts in a file each.
 #ifndef QPEXAM_HARNESS_JUDGE_IMPL_H_
 #define QPEXAM_HARNESS_JUDGE_IMPL_H_
 
@@ -192,17 +191,24 @@ class Judge::Impl {
   RequestId SuccessUpTo(QpState& qp);
   ReceiveQueue* ReceivesOf(QpState& qp) { return qp.srq != kNone ? &srqs_[qp.srq].rq : &qp.rq; }
 
-  // --- completions.cc --------------------------------------------------------------------------
+  // --- completions.cc: to whom it belongs, and what holds for both sides ------------------------
   void Completions(const Event& event);
   void SawCompletion(const SeenCompletion& wc);
+  QpState* OnlyQpOn(Index cq);
+  void Doubt(CqState& cq);
+  void UpdateUnsure(QpState& qp);
+  void Retire(QpState& qp, Request& r, Fate fate);
+
+  // --- send_completions.cc ---------------------------------------------------------------------
   void SendCompletion(QpState& qp, const SeenCompletion& wc);
   void UnorderedSendCompletion(QpState& qp, const SeenCompletion& wc);
-  void ReceiveCompletion(QpState& qp, const SeenCompletion& wc);
-  void JudgeSuccess(QpState& qp, Request& r, const SeenCompletion& wc);
-  void JudgeError(QpState& qp, Request& r, const SeenCompletion& wc, bool alike = false);
-  void Retire(QpState& qp, Request& r, Fate fate);
   bool TakeStale(QpState& qp, const SeenCompletion& wc, const Request* match);
   void UnknownSend(QpState& qp, const SeenCompletion& wc);
+  void JudgeSuccess(QpState& qp, Request& r, const SeenCompletion& wc);
+  void JudgeError(QpState& qp, Request& r, const SeenCompletion& wc, bool alike = false);
+
+  // --- receive_completions.cc ------------------------------------------------------------------
+  void ReceiveCompletion(QpState& qp, const SeenCompletion& wc);
   bool UnknownReceive(QpState& qp, const SeenCompletion& wc);
   bool TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** taken, bool* vanished);
   bool MustArrive(const Request& r, const QpState& sender, const QpState& to) const;
@@ -211,21 +217,20 @@ class Judge::Impl {
   bool Fits(const Request& r, const QpState& to, const SeenCompletion& wc) const;
   void Deliver(QpState& qp, Receive& receive, const SeenCompletion& wc, Request* message);
   void CheckReceived(QpState& qp, const SeenCompletion& wc, const Request& message);
-  void TaintPayload(Request& r);
   void MarkVisible(QpState& qp, const Request& upto);
-  QpState* OnlyQpOn(Index cq);
-  void Doubt(CqState& cq);
-  void UpdateUnsure(QpState& qp);
+
+  // --- absent.cc: what was promised and did not come --------------------------------------------
+  void CheckOverrun(CqState& cq);
   void Drained(Index cq, const Event& event);
   void CheckAbsent(Index cq, bool all);
   void CheckAbsentSends(QpState& qp);
   void CheckAbsentReceives(QpState& qp);
-  void CheckOverrun(CqState& cq);
 
   // --- observe.cc ------------------------------------------------------------------------------
   void Store(const Call& call);
   bool Gather(const Request& r);  // into gathered_
   void GatherRange(uint32_t block, uint64_t offset, uint64_t len, const Request& r);
+  void TaintPayload(Request& r);
   void AddEffects(QpState& qp, Request& r);
   void FinishEffects(QpState& qp, Request& r, bool success, bool cannot_have_started);
   void WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* bytes, const uint8_t* unknown,
