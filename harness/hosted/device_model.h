@@ -167,6 +167,7 @@ struct Doorbell {
   uint32_t value = 0;   // goes into Queue::doorbell
   CqFacts::Arm arm = CqFacts::Arm::kNone;
   uint32_t sequence = 0;
+  bool keeps_value = false;  // `value` says nothing: Queue::doorbell stays
 };
 
 enum class Visibility : uint8_t {
@@ -243,6 +244,8 @@ struct DeviceTraits {
   // The library makes the completions of a flush by itself: it does not wait for the device, whose
   // completions can therefore not be late.
   bool library_flushes = false;
+  // enum rdma_driver_id, of drivers that match by it alone.
+  uint32_t driver_id = 0;
 };
 
 // The attributes of a native ioctl method; empty where the caller gave none.

@@ -199,7 +199,7 @@ std::string KernelImpl::AddDevice(std::unique_ptr<DeviceModel> model) {
   qpx_seam_device seam = {};
   seam.name = device->name.c_str();
   seam.modalias = traits.modalias;
-  seam.driver_id = 0;
+  seam.driver_id = traits.driver_id;
   seam.abi_version = traits.abi_version;
   seam.num_ports = traits.attr.phys_port_cnt;
   seam.node_guid = device->guid;
@@ -464,7 +464,7 @@ int KernelImpl::MmioStore(uint8_t* address, const void* bytes, size_t size) {
         Misuse("kernel", fmt::format("arms CQ {:#x}, which is none", bell.number));
         break;
       }
-      cq->second->facts.queue.doorbell = bell.value;
+      if (!bell.keeps_value) cq->second->facts.queue.doorbell = bell.value;
       Arm(*cq->second, bell.arm);
       break;
     }
