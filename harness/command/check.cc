@@ -226,6 +226,9 @@ ExitStatus Check(const CheckArguments& arguments) {
           fmt::format("{} programs ran only up to a call that the specification leaves "
                       "undefined.\n",
                       found.cut));
+    if (found.in_part)
+      Print(fmt::format("{} programs ran in part: the provider refused an object that they name.\n",
+                        found.in_part));
     for (const auto& [key, count] : found.variations)
       Print(fmt::format("variation {}: {} ({}x)\n", key.first, key.second, count));
     for (const ReportFinding& f : found.findings)

@@ -139,6 +139,7 @@ void AddResult(const NamedProgram& named, const RunResult& result, ProviderRepor
   };
   const bool all_known = known && known->AllKnown();
   if (result.cut_at != ~uint32_t{0}) report->cut++;
+  if (result.not_made) report->in_part++;
   if (Died(result)) {
     if (all_known) {
       counts.known++;

@@ -4,6 +4,7 @@
 #include "harness/command/commands.h"
 #include "harness/command/results.h"
 #include "harness/program/print.h"
+#include "harness/trace/names.h"
 #include "harness/trace/trace_text.h"
 
 namespace qpexam {
@@ -32,6 +33,16 @@ std::string OneLine(const RunResult& result) {
     line += fmt::format(", with {} undefined use{} by the program", verdict.undefined,
                         verdict.undefined == 1 ? "" : "s");
   return line;
+}
+
+// What was not tried, and which refusal that comes from.
+std::string NotMade(const Program& program, const RunResult& result) {
+  const std::string count =
+      fmt::format("{} call{} not made", result.not_made, result.not_made == 1 ? " was" : "s were");
+  if (result.refused >= program.calls.size()) return "  " + count + ": an object is not there\n";
+  const Call& call = program.calls[result.refused];
+  return fmt::format("  {}: line {} was refused ({})\n    {}\n", count, call.line,
+                     ErrnoWord(result.refused_with), PrintCall(program, call));
 }
 
 // An older trace does not say what ran it; its name does.
@@ -101,6 +112,7 @@ ExitStatus RunFiles(const RunArguments& arguments) {
       Print(fmt::format("  cut before line {}: {}\n    {}\n", call.line,
                         PrintCall(named.program, call), result.cut_why));
     }
+    if (result.not_made && !arguments.quiet) Print(NotMade(named.program, result));
     if (!arguments.quiet) Print(Variations(result.verdict));
     Print(ExplainResult(named, result));
   }

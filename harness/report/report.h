@@ -54,6 +54,7 @@ struct ProviderReport {
   // Variations that were seen: the choice point's name, the outcome's words, how often.
   std::map<std::pair<std::string, std::string>, uint64_t> variations;
   uint64_t cut = 0;        // Programs that ran only up to a call that may be UNDEFINED
+  uint64_t in_part = 0;    // Programs of which calls were not made: an object was refused
   uint64_t undefined = 0;  // UNDEFINED uses that the reference reported, in Programs about them
   std::string not_run;     // why it could not be opened
 

@@ -32,6 +32,7 @@ Json ProviderToJson(const ProviderReport& provider) {
     variations.push_back({{"choice", key.first}, {"outcome", key.second}, {"count", count}});
   json["variations"] = std::move(variations);
   json["cut"] = provider.cut;
+  json["in_part"] = provider.in_part;
   json["undefined"] = provider.undefined;
   Json findings = Json::array();
   for (const ReportFinding& f : provider.findings)

@@ -19,6 +19,9 @@ std::string EncodeResult(const RunResult& result) {
   out.Put(static_cast<uint64_t>(result.index));
   out.Put(result.cut_at);
   out.PutString(result.cut_why);
+  out.Put(result.not_made);
+  out.Put(result.refused);
+  out.Put(result.refused_with);
   out.Put(result.nanoseconds);
   out.PutString(result.trace);
   out.Put(static_cast<uint32_t>(result.below.size()));
@@ -52,6 +55,9 @@ bool DecodeResult(std::string_view bytes, RunResult* result) {
   result->index = in.Get<uint64_t>();
   result->cut_at = in.Get<uint32_t>();
   result->cut_why = in.GetString();
+  result->not_made = in.Get<uint32_t>();
+  result->refused = in.Get<uint32_t>();
+  result->refused_with = in.Get<int>();
   result->nanoseconds = in.Get<uint64_t>();
   result->trace = in.GetString();
   const auto below = in.Get<uint32_t>();

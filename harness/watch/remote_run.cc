@@ -86,6 +86,7 @@ class RemoteRun {
       result.fatal_call = kEndOfRun;
     } else {
       result.verdict = judge_(program, file.trace);
+      NoteNotMade(program, file.trace, &result);
     }
     if (options_.want_trace) result.trace = item.text;
     next_++;

@@ -16,6 +16,7 @@
 #include "harness/execute/executor.h"
 #include "harness/program/lint.h"
 #include "harness/program/print.h"
+#include "harness/program/schema.h"
 #include "harness/trace/trace_text.h"
 #include "harness/watch/frame.h"
 #include "harness/watch/remote_run.h"
@@ -25,6 +26,19 @@
 extern "C" __attribute__((weak)) int __llvm_profile_write_file();
 
 namespace qpexam {
+
+void NoteNotMade(const Program& program, const Trace& trace, RunResult* result) {
+  for (const Event& event : trace.events) {
+    if (event.call >= program.calls.size()) continue;
+    if (event.ran == Ran::kNotMade) ++result->not_made;
+    if (event.ran == Ran::kDone && event.rc != 0 && result->refused == ~uint32_t{0} &&
+        Makes(program.calls[event.call].kind)) {
+      result->refused = event.call;
+      result->refused_with = event.rc;
+    }
+  }
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -105,6 +119,7 @@ void SendFrame(int fd, char kind, std::string_view body) {
       executor.Run(program, run, &trace);
       record->phase.store(static_cast<uint32_t>(Phase::kJudging));
       result.verdict = judge(program, trace);
+      NoteNotMade(program, trace, &result);
       session->TakeFindings(&result.below);
       result.nanoseconds = static_cast<uint64_t>(
           std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());

@@ -20,6 +20,7 @@
 #include "harness/devices/provider_family.h"
 #include "harness/judge/judge.h"
 #include "harness/program/program.h"
+#include "harness/trace/trace.h"
 
 namespace qpexam {
 
@@ -41,10 +42,18 @@ struct RunResult {
   // The lint's cut: calls from here on were not made, and why. ~0: none.
   uint32_t cut_at = ~uint32_t{0};
   std::string cut_why;
+  // Calls that were not made since an object they name is not there, and the first creation that
+  // the provider refused (~0: none): what such a Program says of the provider, it says in part.
+  uint32_t not_made = 0;
+  uint32_t refused = ~uint32_t{0};
+  int refused_with = 0;               // the errno
   uint64_t nanoseconds = 0;           // run and judged
   std::vector<SessionFinding> below;  // seen below libibverbs (hosted)
   std::string trace;                  // its text form, where asked for
 };
+
+// Fills in not_made, refused and refused_with.
+void NoteNotMade(const Program& program, const Trace& trace, RunResult* result);
 
 struct WatchOptions {
   bool keep_objects = false;

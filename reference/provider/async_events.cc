@@ -41,6 +41,11 @@ void AsyncEventRead(ibv_context* context, ibv_async_event* /*event*/) {
 
 void FinishAsyncEvents(ibv_context* context, void* verbs_object, EventCount& raised,
                        pthread_mutex_t& mutex, pthread_cond_t& cond, const uint32_t& acknowledged) {
+  pthread_mutex_lock(&mutex);
+  const bool none = acknowledged == raised;
+  pthread_mutex_unlock(&mutex);
+  // The rule, and worth its own way: to look into the pipe is a system call.
+  if (none) return;
   raised -= Of(context)->async_events->Purge(reinterpret_cast<uint64_t>(verbs_object));
   pthread_mutex_lock(&mutex);
   while (acknowledged != raised) pthread_cond_wait(&cond, &mutex);
