@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -36,7 +37,11 @@ fs::path Beside(const std::string& name) {
 }
 
 fs::path Target() { return Beside("reference_fuzz_test_bin"); }
-fs::path Mutator() { return Beside("libqpexam_afl_mutator.so"); }
+// Of another build than the target: afl-fuzz loads it, without a sanitizer.
+fs::path Mutator() {
+  const char* named = std::getenv("QPEXAM_AFL_MUTATOR");
+  return named != nullptr ? fs::path(named) : Beside("libqpexam_afl_mutator.so");
+}
 
 bool OnPath(const std::string& program) {
   const char* path = std::getenv("PATH");

@@ -700,5 +700,27 @@ end
          }});
 }
 
+// Found by AFL++: a load that came before another thread's store made the store's value a wrong
+// one.
+TEST(Data, LoadAndStoreOfTwoThreads) {
+  Check({"a load sees memory before or behind the store",
+         R"(mr m len=8 access=LOCAL_WRITE
+thread t1
+parallel
+load m+0
+=> mem m 0 00*8
+t1: store m+0 bytes=63
+join
+load m+0
+=> mem m 0 63
+settle
+end
+)",
+         {
+             {"=> mem m 0 00*8\n", "=> mem m 0 63\n", ""},
+             {"join\nload m+0\n=> mem m 0 63\n", "join\nload m+0\n=> mem m 0 64\n", "WR-DATA-005"},
+         }});
+}
+
 }  // namespace
 }  // namespace qpexam::judge

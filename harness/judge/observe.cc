@@ -59,11 +59,12 @@ void Judge::Impl::Store(const Call& call) {
                                : LoadBytes(call.bytes.data() + done, from, to - from);
     Resolve(c);
     c.touched = clock_;
-    if (c.definite()) {
+    if (c.definite() && !parallel_) {
       SetValue(c, value, mask, 0);
       c.writer = 0;
     } else {
-      // A device may still be writing there (S07): either may win.
+      // A device may still be writing there (S07), or another thread: either may win. A load that is
+      // judged behind this store may have come before it.
       AddValue(c, value, mask, 0, &verdict_.leniency.cells_any);
       c.open = true;
     }
