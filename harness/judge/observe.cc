@@ -63,8 +63,8 @@ void Judge::Impl::Store(const Call& call) {
       SetValue(c, value, mask, 0);
       c.writer = 0;
     } else {
-      // A device may still be writing there (S07), or another thread: either may win. A load that is
-      // judged behind this store may have come before it.
+      // A device may still be writing there (S07), or another thread: either may win. A load that
+      // is judged behind this store may have come before it.
       AddValue(c, value, mask, 0, &verdict_.leniency.cells_any);
       c.open = true;
     }
