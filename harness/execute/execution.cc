@@ -127,6 +127,43 @@ CqState* Executor::Impl::CqOf(CqRef ref, uint16_t* context) {
   return cq ? &cq->cq : nullptr;
 }
 
+// A bent key or number is to be nobody's. Where it happens to be that of another object, kept ones
+// included, it is bent further.
+template <typename IsUsed>
+uint32_t Bent(uint32_t value, uint32_t flip, IsUsed is_used) {
+  value ^= flip;
+  if (flip == 0) return value;
+  for (uint32_t further = 0x00800000; further > 0x80 && is_used(value); further >>= 1)
+    value ^= further;
+  return value;
+}
+
+bool Executor::Impl::IsKey(uint32_t key) const {
+  for (const KeptMr& kept : kept_mrs_)
+    if (kept.mr && (kept.mr->lkey == key || kept.mr->rkey == key)) return true;
+  for (const ObjectSlot& slot : slots_) {
+    if (!slot.alive) continue;
+    if (slot.kind == ObjectKind::kMr && (slot.mr.mr->lkey == key || slot.mr.mr->rkey == key))
+      return true;
+    if (slot.kind == ObjectKind::kMw && slot.mw.mw->rkey == key) return true;
+  }
+  return false;
+}
+
+bool Executor::Impl::IsNumber(uint32_t number) const {
+  for (const KeptQp& kept : kept_qps_)
+    if (kept.qp.qp && kept.qp.qp->qp_num == number) return true;
+  for (const ObjectSlot& slot : slots_) {
+    if (!slot.alive) continue;
+    if (slot.kind == ObjectKind::kQp && slot.qp.number == number) return true;
+    uint32_t of_srq = 0;
+    if (slot.kind == ObjectKind::kSrq && ibv_get_srq_num(slot.srq, &of_srq) == 0 &&
+        of_srq == number)
+      return true;
+  }
+  return false;
+}
+
 bool Executor::Impl::LocalKey(const KeyRef& ref, uint32_t* key) {
   if (ref.object == kNoObject) {
     *key = ref.flip;
@@ -135,7 +172,8 @@ bool Executor::Impl::LocalKey(const KeyRef& ref, uint32_t* key) {
   ObjectSlot* slot = Slot(ref.object, ObjectKind::kMr);
   if (!slot || !slot->existed) return false;
   *key = slot->mr.first_lkey;
-  *key = ((*key & ~0xffu) | ((*key + ref.inc) & 0xffu)) ^ ref.flip;
+  *key = Bent((*key & ~0xffu) | ((*key + ref.inc) & 0xffu), ref.flip,
+              [this](uint32_t k) { return IsKey(k); });
   return true;
 }
 
@@ -157,7 +195,8 @@ bool Executor::Impl::RemoteKey(const KeyRef& ref, uint32_t* key) {
   } else {
     return false;
   }
-  *key = ((*key & ~0xffu) | ((*key + ref.inc) & 0xffu)) ^ ref.flip;
+  *key = Bent((*key & ~0xffu) | ((*key + ref.inc) & 0xffu), ref.flip,
+              [this](uint32_t k) { return IsKey(k); });
   return true;
 }
 
@@ -175,7 +214,7 @@ bool Executor::Impl::Number(const KeyRef& ref, uint32_t* number) {
   } else {
     return false;
   }
-  *number ^= ref.flip;
+  *number = Bent(*number, ref.flip, [this](uint32_t n) { return IsNumber(n); });
   return true;
 }
 

@@ -159,6 +159,8 @@ class Executor::Impl {
   bool LocalKey(const KeyRef& ref, uint32_t* key);
   bool RemoteKey(const KeyRef& ref, uint32_t* key);
   bool Number(const KeyRef& ref, uint32_t* number);
+  bool IsKey(uint32_t key) const;        // of an mr or mw that is there
+  bool IsNumber(uint32_t number) const;  // of a QP or SRQ that is there
   bool WireAddress(const MemRef& ref, uint64_t* address);
   bool HostAddress(const MemRef& ref, uint64_t len, uint8_t** address);
   ObjectId QpByNumber(ibv_context* context, uint32_t number);

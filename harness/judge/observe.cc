@@ -7,6 +7,10 @@
 namespace qpexam::judge {
 namespace {
 
+bool IsAtomic(model::Operation op) {
+  return op == model::Operation::kAtomicCmpAndSwp || op == model::Operation::kAtomicFetchAndAdd;
+}
+
 using model::Operation;
 using model::QpType;
 
@@ -196,6 +200,11 @@ void Judge::Impl::PutBytes(uint32_t block, uint64_t offset, const uint8_t* bytes
              // Others write there too, or wrote there while the message may already have come.
              if (!c.definite() || c.receives || c.touched > since || c.fenced_at > since) {
                any |= NonZeroBytes(mask);
+             }
+             // What an atomic made of bytes that the message has changed reaches all eight.
+             if (!c.definite() && c.writer != 0 && IsAtomic(Of(c.writer).op)) {
+               c.any = 0xff;
+               c.any_old = true;
              }
              if (!c.definite() && c.writer != 0 && Of(c.writer).fate == Fate::kOutstanding) {
                // It may write there still.

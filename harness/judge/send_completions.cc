@@ -67,11 +67,13 @@ void Judge::Impl::UnorderedSendCompletion(QpState& qp, const SeenCompletion& wc)
     Retire(qp, *found, Fate::kDone);
   } else {
     // With the same id it may have been another one that failed.
+    bool alike = false;
     for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
       const Request& r = Of(qp.sent[i]);
-      qp.send_doubt |= &r != found && r.fate == Fate::kOutstanding && r.wr_id == wc.wr_id;
+      alike |= &r != found && r.fate == Fate::kOutstanding && r.wr_id == wc.wr_id;
     }
-    JudgeError(qp, *found, wc);
+    qp.send_doubt |= alike;
+    JudgeError(qp, *found, wc, alike);
     Retire(qp, *found, wc.status == IBV_WC_WR_FLUSH_ERR ? Fate::kFlushed : Fate::kFailed);
   }
   while (qp.head < qp.sent.size() && Of(qp.sent[qp.head]).fate != Fate::kOutstanding) ++qp.head;
@@ -101,15 +103,17 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
       found = true;
       if (opcode_fits && model::Info(r.op).send_wc_opcode != wc.opcode) continue;
       // With the same id it may have been another one that failed.
+      bool alike = false;
       for (uint32_t k = i + 1; k < qp.sent.size() && !good; ++k) {
-        qp.send_doubt |= candidate(Of(qp.sent[k]));
+        alike |= candidate(Of(qp.sent[k]));
       }
+      qp.send_doubt |= alike;
       if (parallel_ && qp.followed && qp.alive) {
         // Order is not known here, the rest is.
         if (wc.status == IBV_WC_SUCCESS) {
           JudgeSuccess(qp, r, wc);
         } else {
-          JudgeError(qp, r, wc);
+          JudgeError(qp, r, wc, alike);
         }
       }
       Retire(qp, r, wc.status == IBV_WC_SUCCESS ? Fate::kDone : Fate::kFailed);

@@ -263,6 +263,7 @@ struct QpValues {
   States states = StateBit(IBV_QPS_RESET);
   bool must_be_error = false;  // an error completion said so
   bool was_sqd = false;
+  bool was_error = false;  // in a life before a RESET it was, or may have been: events tell late
   bool modify_refused = false;
   uint32_t handles = 1;  // ibv_open_qp
   uint64_t access = 0;

@@ -51,6 +51,7 @@ void Judge::Impl::ResetQp(QpState& qp) {
       !qp.ghosts.empty() || qp.recv_doubt || !qp.followed || qp.type == model::QpType::kRawPacket;
   // In ERR its receives were flushed.
   const bool may_be_error = (qp.states & StateBit(IBV_QPS_ERR)) != 0 || MayBeError(qp);
+  qp.was_error |= may_be_error;
   for (uint32_t i = qp.head; i < qp.sent.size(); ++i) {
     Request& r = Of(qp.sent[i]);
     if (r.fate != Fate::kOutstanding) continue;
@@ -223,8 +224,11 @@ void Judge::Impl::Connect(const Call& call, const Event& event) {
     ModifyFacts facts;
     facts.type = qp.type;
     const ibv_qp_attr plain = PlainAttributes(facts);
-    qp.access = plain.qp_access_flags;
-    qp.qkey = plain.qkey;
+    // From INIT to INIT (table B1) nothing is required: what the QP has there, it keeps.
+    if (qp.states != StateBit(IBV_QPS_INIT)) {
+      qp.access = plain.qp_access_flags;
+      qp.qkey = plain.qkey;
+    }
     qp.rnr_retry = plain.rnr_retry;
     qp.retry_cnt = plain.retry_cnt;
     qp.timeout = plain.timeout;
@@ -543,7 +547,8 @@ void Judge::Impl::AsyncEvent(const Call& call, const Event& event) {
       break;
     case IBV_EVENT_QP_LAST_WQE_REACHED:
       if (qp && qp->followed &&
-          (qp->srq == kNone || !((qp->states & StateBit(IBV_QPS_ERR)) || MayBeError(*qp)))) {
+          (qp->srq == kNone ||
+           !((qp->states & StateBit(IBV_QPS_ERR)) || qp->was_error || MayBeError(*qp)))) {
         Report("WR-RESP-020",
                NameOf(qp->id) + ": LAST_WQE_REACHED although it is not on an SRQ and in ERR",
                {"no such event"}, word);

@@ -106,8 +106,9 @@ void SendFrame(int fd, char kind, std::string_view body) {
       result.index = i;
       const bool parallel =
           options.cut_parallel &&
-          std::any_of(program.calls.begin(), program.calls.end(),
-                      [](const Call& call) { return call.kind == CallKind::kParallel; });
+          std::any_of(program.calls.begin(), program.calls.end(), [](const Call& call) {
+            return call.kind == CallKind::kParallel || call.thread != 0;
+          });
       if (!session->detects_undefined() || parallel || options.cut_undefined) {
         if (std::optional<LintFinding> cut = FirstUndefined(program)) {
           result.cut_at = cut->cut_at;

@@ -58,7 +58,7 @@ void NoteNotMade(const Program& program, const Trace& trace, RunResult* result);
 struct WatchOptions {
   bool keep_objects = false;
   bool want_trace = false;
-  // Cut Programs with a parallel part before an UNDEFINED use on the reference as well: threads may
+  // Cut Programs of several threads before an UNDEFINED use on the reference as well: these may
   // then wait for each other for ever.
   bool cut_parallel = false;
   bool cut_undefined = false;   // ... every Program
