@@ -657,6 +657,7 @@ QPX_TEST_P(State, ReceivePostingPerState,
   Pair& in_reset = bed().Connect(options);
   EXPECT_CLAUSE("WR-STATE-014", PostRecv(in_reset.b, 1, {memory.sge(0, 64)}) != 0)
       << "a receive in RESET is accepted";
+  bool flushed = true;  // posted in ERR: one that was waited for in vain is enough
   for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
     options.stop_at = state;
     Pair& pair = bed().Connect(options);
@@ -668,15 +669,15 @@ QPX_TEST_P(State, ReceivePostingPerState,
     EXPECT_CLAUSE("WR-STATE-014",
                   wcs.size() == 1 && wcs[0].wr_id == 2 && wcs[0].status == IBV_WC_WR_FLUSH_ERR)
         << Name(state) << ": " << Describe(wcs);
+    if (!flushed) continue;
     if (PostRecv(pair.b, 3, {memory.sge(0, 64)}) != 0) {
       Record::Current().Variation("WR-STATE-014", "a receive in ERR is refused");
       continue;
     }
     Record::Current().Variation("WR-STATE-014", "a receive in ERR is flushed");
     wcs = Await(pair.b.recv_cq, 1);
-    EXPECT_CLAUSE("WR-STATE-014",
-                  wcs.size() == 1 && wcs[0].wr_id == 3 && wcs[0].status == IBV_WC_WR_FLUSH_ERR)
-        << "posted in ERR: " << Describe(wcs);
+    flushed = wcs.size() == 1 && wcs[0].wr_id == 3 && wcs[0].status == IBV_WC_WR_FLUSH_ERR;
+    EXPECT_CLAUSE("WR-STATE-014", flushed) << "posted in ERR: " << Describe(wcs);
   }
 }
 
