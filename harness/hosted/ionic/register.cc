@@ -5,7 +5,7 @@
 namespace qpexam::hosted {
 namespace {
 
-const RegisterHostedKind kRegistered("ionic", MakeIonicModel);
+const RegisterHostedKind kRegistered("ionic", MakeIonicModel, nullptr, /*in_check=*/false);
 
 }  // namespace
 }  // namespace qpexam::hosted
