@@ -34,7 +34,12 @@ std::string EncodeResult(const RunResult& result) {
   out.Put(v.undefined);
   out.Put(v.leniency);
   out.Put(static_cast<uint32_t>(v.variations.size()));
-  for (const judge::Variation& one : v.variations) out.Put(one);
+  for (const judge::Variation& one : v.variations) {  // its members: between them nothing is set
+    out.Put(one.choice);
+    out.Put(one.outcome);
+    out.Put(one.call);
+    out.Put(one.count);
+  }
   out.Put(static_cast<uint32_t>(v.findings.size()));
   for (const judge::Finding& f : v.findings) {
     out.Put(f.kind);
@@ -75,7 +80,8 @@ bool DecodeResult(std::string_view bytes, RunResult* result) {
   // Counts are bounded by what is left: a wrong one cannot ask for all memory.
   const auto variations = in.Get<uint32_t>();
   for (uint32_t i = 0; i < variations && in.good(); i++)
-    v.variations.push_back(in.Get<judge::Variation>());
+    v.variations.push_back(
+        {in.Get<model::ChoicePoint>(), in.Get<unsigned>(), in.Get<uint32_t>(), in.Get<uint32_t>()});
   const auto findings = in.Get<uint32_t>();
   for (uint32_t i = 0; i < findings && in.good(); i++) {
     judge::Finding f;
