@@ -113,10 +113,12 @@ const verbs_context_ops& Operations() {
 
 // --- The driver, as libibverbs knows it ----------------------------------------------------------
 
-bool Match(verbs_sysfs_dev* sysfs) {
-  if ((sysfs->flags & VSYSFS_READ_MODALIAS) == 0) return false;
-  return strcmp(sysfs->modalias, kModalias) == 0;
-}
+// libibverbs looks a device of a known driver up in every driver's table, without asking whether it
+// has one.
+constexpr verbs_match_ent kMatches[] = {
+    {.u = {.modalias = kModalias}, .kind = VERBS_MATCH_MODALIAS},
+    {.kind = VERBS_MATCH_SENTINEL},
+};
 
 verbs_device* AllocDevice(verbs_sysfs_dev* sysfs) {
   auto* device = new (std::nothrow) Device();
@@ -161,7 +163,7 @@ constexpr verbs_device_ops MakeDriver() {
   ops.name = "qpexam";
   ops.match_min_abi_version = kAbiVersion;
   ops.match_max_abi_version = kAbiVersion;
-  ops.match_device = Match;
+  ops.match_table = kMatches;
   ops.alloc_context = AllocContext;
   ops.alloc_device = AllocDevice;
   ops.uninit_device = UninitDevice;

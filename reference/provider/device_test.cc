@@ -4,6 +4,7 @@
 
 #include "reference/provider/control.h"
 #include "reference/provider/testing.h"
+#include "third_party/rdma_core/seam/seam.h"
 
 namespace qpexam::provider {
 namespace {
@@ -45,6 +46,19 @@ TEST(DeviceTest, NamesItselfBeforeItIsOpened) {
   }
   EXPECT_TRUE(seen);
   ibv_free_device_list(list);
+}
+
+// libibverbs looks into the match table of every driver for a device whose driver it knows; a
+// driver without one ends the program.
+TEST(DeviceTest, IsListedBesideADeviceOfAKnownDriver) {
+  qpx_seam_device other = {};
+  other.name = "other0";
+  other.modalias = "";
+  other.driver_id = 0x7fff;
+  ASSERT_EQ(qpx_seam_add_device(&other), 0) << strerror(errno);
+  EXPECT_EQ(CountOf("qpexam0"), 1);
+  EXPECT_EQ(CountOf("other0"), 0) << "a device that no driver claims";
+  EXPECT_EQ(qpx_seam_remove_device("other0"), 0);
 }
 
 TEST(DeviceTest, OpensTwiceAndReopens) {
