@@ -1,12 +1,27 @@
 #include "harness/hosted/device_model.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 namespace qpexam::hosted {
 
 MacAddress NeighbourOf(const ibv_gid& gid) {
   // Locally administered; alike for alike GIDs, and different where their ends differ.
   return {{0x02, gid.raw[0], gid.raw[12], gid.raw[13], gid.raw[14], gid.raw[15]}};
+}
+
+Reply Error(int err) {
+  Reply reply;
+  reply.err = err;
+  return reply;
+}
+
+Reply Respond(MutBytes out, const uint8_t* response, size_t size) {
+  Reply reply;
+  reply.out_bytes = std::min(out.size, size);
+  if (reply.out_bytes != 0) std::memcpy(out.data, response, reply.out_bytes);
+  return reply;
 }
 
 void DecodedSend::Clear() {

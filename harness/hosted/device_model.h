@@ -10,7 +10,9 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -158,6 +160,23 @@ struct Reply {
   size_t out_bytes = 0;   // of the private response
   bool doorbell = false;  // the command doubles as a doorbell of its QP (rxe's POST_SEND)
 };
+
+// For Answer(): a refusal, and a response, which is cut where the library's structure of it ends.
+Reply Error(int err);
+Reply Respond(MutBytes out, const uint8_t* response, size_t size);
+template <typename T>
+Reply Respond(MutBytes out, const T& response) {
+  return Respond(out, reinterpret_cast<const uint8_t*>(&response), sizeof response);
+}
+// What a command says at an offset of its private part; zeros where the library sent less.
+template <typename T>
+T Read(Bytes in, size_t offset = 0) {
+  T value = {};
+  if (offset < in.size) {
+    std::memcpy(&value, in.data + offset, std::min(in.size - offset, sizeof value));
+  }
+  return value;
+}
 
 // What a store to a device page means.
 struct Doorbell {

@@ -57,26 +57,6 @@ struct Chip {
 constexpr Chip kThor = {0x1750, false, false, kBnxtStaticSges};
 constexpr Chip kThor2 = {0x1760, true, true, 13};
 
-template <typename T>
-T Read(Bytes in, size_t offset) {
-  T value = {};
-  if (offset + sizeof value <= in.size) std::memcpy(&value, in.data + offset, sizeof value);
-  return value;
-}
-
-Reply Respond(MutBytes out, const uint8_t* response, size_t size) {
-  Reply reply;
-  reply.out_bytes = std::min(out.size, size);
-  if (reply.out_bytes != 0) std::memcpy(out.data, response, reply.out_bytes);
-  return reply;
-}
-
-Reply Error(int err) {
-  Reply reply;
-  reply.err = err;
-  return reply;
-}
-
 uint8_t RequesterStatusOf(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_SUCCESS:

@@ -35,27 +35,6 @@ constexpr uint32_t OwnerOf(PageOf page, uint32_t number) {
 // Where in its page a doorbell is: somewhere, as the kernel module decides.
 constexpr uint32_t kSqDoorbellOffset = 0x40, kRqDoorbellOffset = 0x80, kCqDoorbellOffset = 0xc0;
 
-template <typename T>
-T Read(Bytes in, size_t offset) {
-  T value = {};
-  if (offset + sizeof value <= in.size) std::memcpy(&value, in.data + offset, sizeof value);
-  return value;
-}
-
-// A response is cut where the library's structure of it ends.
-Reply Respond(MutBytes out, const uint8_t* response, size_t size) {
-  Reply reply;
-  reply.out_bytes = std::min(out.size, size);
-  if (reply.out_bytes != 0) std::memcpy(out.data, response, reply.out_bytes);
-  return reply;
-}
-
-Reply Error(int err) {
-  Reply reply;
-  reply.err = err;
-  return reply;
-}
-
 uint8_t StatusOf(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_SUCCESS:

@@ -1,6 +1,5 @@
 // The card behind acme.c: what it reads of the library's rings, and what it writes. This, with the
 // line of registration at the end, is all that qpexam needs to judge the library.
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <memory>
@@ -15,20 +14,6 @@ namespace {
 
 using namespace qpexam;
 using namespace qpexam::hosted;
-
-Reply Error(int err) {
-  Reply reply;
-  reply.err = err;
-  return reply;
-}
-
-// The private data of a command; zeros where the library sent less.
-template <typename T>
-T Request(Bytes in) {
-  T request = {};
-  if (in.size != 0) std::memcpy(&request, in.data, std::min(in.size, sizeof request));
-  return request;
-}
 
 void SetUp(Queue* queue, Queue::Kind kind, uint64_t ring, uint64_t count, uint32_t entries,
            uint32_t stride) {
@@ -74,7 +59,7 @@ class AcmeModel : public DeviceModel {
   Reply Answer(const Command& command, Bytes in, MutBytes) override {
     switch (command.kind) {
       case Command::Kind::kCreateCq: {
-        const auto request = Request<acme_create_cq>(in);
+        const auto request = Read<acme_create_cq>(in);
         if (request.ring == 0 || request.entries < command.cq->cqe) return Error(EINVAL);
         SetUp(&command.cq->queue, Queue::Kind::kCompletion, request.ring, request.taken,
               request.entries, sizeof(acme_completion));
@@ -82,7 +67,7 @@ class AcmeModel : public DeviceModel {
         return Reply();
       }
       case Command::Kind::kCreateQp: {
-        const auto request = Request<acme_create_qp>(in);
+        const auto request = Read<acme_create_qp>(in);
         QpFacts& qp = *command.qp;
         // What the library has no ring for cannot be granted.
         if (request.send_entries < qp.cap.max_send_wr ||

@@ -25,26 +25,6 @@ constexpr uint32_t kQpTableSize = 1 << 18;
 constexpr uint32_t kMaxInline = 1024;
 constexpr uint32_t kHardwareVersion = 0x130;  // HIP09
 
-template <typename T>
-T Read(Bytes in, size_t offset) {
-  T value = {};
-  if (offset + sizeof value <= in.size) std::memcpy(&value, in.data + offset, sizeof value);
-  return value;
-}
-
-Reply Respond(MutBytes out, const uint8_t* response, size_t size) {
-  Reply reply;
-  reply.out_bytes = std::min(out.size, size);
-  if (reply.out_bytes != 0) std::memcpy(out.data, response, reply.out_bytes);
-  return reply;
-}
-
-Reply Error(int err) {
-  Reply reply;
-  reply.err = err;
-  return reply;
-}
-
 // A field between two bits of one 32-bit word.
 uint32_t Field(const uint8_t* base, uint32_t high, uint32_t low) {
   const uint32_t word = Get<uint32_t>(base, low / 32 * 4);

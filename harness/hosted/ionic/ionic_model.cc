@@ -65,27 +65,6 @@ constexpr Opcode kOpcodes[] = {
     {Operation::kBindMw, IONIC_V1_OP_BIND_MW, IONIC_V2_OP_BIND_MW},
 };
 
-template <typename T>
-T Read(Bytes in) {
-  T value = {};
-  if (in.size != 0) std::memcpy(&value, in.data, std::min(in.size, sizeof value));
-  return value;
-}
-
-template <typename T>
-Reply Respond(MutBytes out, const T& response) {
-  Reply reply;
-  reply.out_bytes = std::min(out.size, sizeof response);
-  if (reply.out_bytes != 0) std::memcpy(out.data, &response, reply.out_bytes);
-  return reply;
-}
-
-Reply Error(int err) {
-  Reply reply;
-  reply.err = err;
-  return reply;
-}
-
 // What a CQE calls a status. Those that it has no name for are IONIC_STS_XRC_VIO_ERR, which the
 // library reads as IBV_WC_GENERAL_ERR.
 uint32_t StatusOf(ibv_wc_status status) {

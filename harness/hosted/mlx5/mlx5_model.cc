@@ -33,27 +33,6 @@ constexpr uint32_t kUnknownToThisLibrary = 1u << 31;
 // Of this device: 32 basic blocks would not fit into DS (6 bits).
 
 // A request of a library that may know fewer or more fields than we do.
-template <typename T>
-T Read(Bytes in) {
-  T value = {};
-  if (in.size != 0) std::memcpy(&value, in.data, std::min(sizeof value, in.size));
-  return value;
-}
-
-template <typename T>
-Reply Respond(MutBytes out, const T& value) {
-  Reply reply;
-  reply.out_bytes = std::min(out.size, sizeof value);
-  std::memcpy(out.data, &value, reply.out_bytes);
-  return reply;
-}
-
-Reply Error(int err) {
-  Reply reply;
-  reply.err = err;
-  return reply;
-}
-
 std::optional<Operation> OperationOf(uint8_t opcode) {
   switch (opcode) {
     case kMlx5OpSend:

@@ -47,20 +47,6 @@ uint8_t* Slot(const Queue& q, uint32_t index) {
   return q.base + kRxeQueueData + size_t{index & Mask(q)} * q.stride;
 }
 
-template <typename T>
-Reply Respond(MutBytes out, const T& value) {
-  Reply reply;
-  reply.out_bytes = std::min(out.size, sizeof value);
-  std::memcpy(out.data, &value, reply.out_bytes);
-  return reply;
-}
-
-Reply Error(int err) {
-  Reply reply;
-  reply.err = err;
-  return reply;
-}
-
 std::optional<Operation> OperationOf(uint32_t opcode) {
   for (const model::OperationInfo& info : model::AllOperations()) {
     if (info.has_send_wr && static_cast<uint32_t>(info.wr_opcode) == opcode) return info.op;
