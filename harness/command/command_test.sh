@@ -45,6 +45,15 @@ expect 3 'no such device here' "$qpexam" check --corpus=. --with=device:no-such
 expect 2 'providers --all. lists the faults' "$qpexam" run good.qpx --provider=faulty:no-such-fault-at-all
 expect 0 '^total ' "$qpexam" check --corpus=. --provider=reference,reference
 
+# --- nor is a provider that the rdma-core of this build does not have ---
+expect 0 '^hosted:ionic ' "$qpexam" providers
+if grep -q '^hosted:ionic .*not available' out; then
+  remedy='hosted:ionic: rdma-core [0-9.]+ does not have this provider: .* RDMA_CORE_VERSION=65.0'
+  expect 3 "$remedy" "$qpexam" run good.qpx --provider=hosted:ionic
+else
+  expect 0 '' "$qpexam" run good.qpx --provider=hosted:ionic
+fi
+
 # --- reports summed up ---
 expect 0 '' "$qpexam" run good.qpx --json=one.json
 expect 0 '^reference: 1 program: 1 conforms' "$qpexam" report one.json

@@ -106,10 +106,6 @@ bool FindProvider(std::string_view name, ProviderInfo* info, std::string* why) {
     return true;
   }
   *why = "unknown provider \"" + std::string(name) + "\"";
-  if (name == "hosted:ionic") {
-    *why = "hosted:ionic needs rdma-core 61.0 or later; name a tree of it by RDMA_CORE_DIR";
-    return false;
-  }
   if (!known_family) {
     for (const Later& later : kLater)
       if (later.family == word) *why += ": " + std::string(later.what);

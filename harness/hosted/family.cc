@@ -100,6 +100,15 @@ class HostedFamily : public ProviderFamily {
       info.in_check = kind.in_check;
       all.push_back(std::move(info));
     }
+    for (const hosted::AbsentKind& kind : hosted::AbsentKinds()) {
+      ProviderInfo info;
+      info.name = std::string("hosted:") + kind.name;
+      info.version = RDMA_CORE_VERSION;
+      info.why_unavailable = "rdma-core " RDMA_CORE_VERSION " does not have this provider: " +
+                             std::string(kind.remedy);
+      info.kind = ProviderKind::kHosted;
+      all.push_back(std::move(info));
+    }
     return all;
   }
   std::unique_ptr<DeviceSession> Open(const ProviderInfo& info, std::string* why) const override {

@@ -14,6 +14,11 @@ std::vector<HostedKind>& MutableKinds() {
   return *kinds;
 }
 
+std::vector<AbsentKind>& MutableAbsent() {
+  static auto* kinds = new std::vector<AbsentKind>;
+  return *kinds;
+}
+
 void (*g_for_each_kind)(const HostedKind&) = nullptr;
 
 }  // namespace
@@ -51,6 +56,9 @@ ibv_context* OpenByName(std::string_view name) {
 }
 
 const std::vector<HostedKind>& HostedKinds() { return MutableKinds(); }
+
+const std::vector<AbsentKind>& AbsentKinds() { return MutableAbsent(); }
+void AddAbsentKind(const AbsentKind& kind) { MutableAbsent().push_back(kind); }
 
 void AddHostedKind(const HostedKind& kind) {
   std::vector<HostedKind>& kinds = MutableKinds();

@@ -53,7 +53,18 @@ void AddHostedKind(const HostedKind& kind);
 // Calls `f` for each kind, also for those that register later.
 void ForEachHostedKind(void (*f)(const HostedKind& kind));
 
-// In a library with alwayslink = 1.
+// A provider that there is a device model for, and that the rdma-core of this build does not have.
+struct AbsentKind {
+  const char* name;
+  const char* remedy;
+};
+const std::vector<AbsentKind>& AbsentKinds();
+void AddAbsentKind(const AbsentKind& kind);
+
+// In a library with alwayslink = 1, both.
+struct RegisterAbsentKind {
+  RegisterAbsentKind(const char* name, const char* remedy) { AddAbsentKind({name, remedy}); }
+};
 struct RegisterHostedKind {
   RegisterHostedKind(const char* name, MakeModel make_model,
                      ibv_qp* (*create_srd)(ibv_context*, ibv_qp_init_attr_ex*) = nullptr,
