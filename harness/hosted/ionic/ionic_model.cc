@@ -20,9 +20,11 @@ using model::Operation;
 
 // Which Queue::note holds what.
 enum Note {
-  // Send queue: entries that CQEs were written for, and messages among them.
+  // Send queue: entries that CQEs were written for, messages among them, and the last message that
+  // a CQE named.
   kCompleted = 0,
   kMessages = 1,
+  kNamed = 5,
   // Send queue: whether a WQE was read since RESET, and the color of the first lap.
   kStarted = 2,
   kFirstColor = 3,
@@ -261,7 +263,7 @@ Reply IonicModel::CreateQp(const Command& command, Bytes in, MutBytes out) {
 void IonicModel::Reset(QpFacts& qp) {
   for (Queue* q : {&qp.sq, &qp.rq}) {
     q->next = q->doorbell = 0;
-    q->note[kCompleted] = q->note[kMessages] = q->note[kStarted] = 0;
+    q->note[kCompleted] = q->note[kMessages] = q->note[kNamed] = q->note[kStarted] = 0;
   }
 }
 
@@ -549,13 +551,22 @@ bool IonicModel::Encode(CqFacts& cq, const NativeCompletion& native) {
     silent.send.npg_wqe_idx_timestamp = htole64(sq.note[kCompleted] & (sq.entries - 1));
     Write(&q, silent, qid, IONIC_V1_CQE_TYPE_SEND_NPG, false);
   }
+  const bool local = IsLocal(sq, native.entry);
+  // The library completes in order and waits for the silent messages before a local operation, too.
+  if (local && sq.note[kNamed] != sq.note[kMessages]) {
+    if (IsFull(q)) return false;
+    sq.note[kNamed] = sq.note[kMessages];
+    ionic_v1_cqe silent = {};
+    silent.send.msg_msn = htobe32(sq.note[kNamed]);
+    Write(&q, silent, qid, IONIC_V1_CQE_TYPE_SEND_MSN, false);
+  }
   if (IsFull(q)) return false;
   ++sq.note[kCompleted];
-  if (IsLocal(sq, native.entry)) {
+  if (local) {
     cqe.send.npg_wqe_idx_timestamp = htole64(native.entry & (sq.entries - 1));
     Write(&q, cqe, qid, IONIC_V1_CQE_TYPE_SEND_NPG, error);
   } else {
-    cqe.send.msg_msn = htobe32(++sq.note[kMessages]);
+    cqe.send.msg_msn = htobe32(sq.note[kNamed] = ++sq.note[kMessages]);
     Write(&q, cqe, qid, IONIC_V1_CQE_TYPE_SEND_MSN, error);
   }
   return true;
