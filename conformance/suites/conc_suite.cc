@@ -106,6 +106,26 @@ class Conc : public Conformance {
     std::atomic<int> left_;
   };
 
+  // Threads that end with their test, also where polling gives it up by an exception.
+  class Posters {
+   public:
+    ~Posters() { Join(); }
+    template <typename Body>
+    void Start(Body body) {
+      threads_.emplace_back(std::move(body));
+    }
+    bool stopped() const { return stop_; }
+    void Join() {
+      stop_ = true;
+      for (std::thread& thread : threads_) thread.join();
+      threads_.clear();
+    }
+
+   private:
+    std::atomic<bool> stop_{false};
+    std::vector<std::thread> threads_;
+  };
+
   // While this thread is inside a region, another thread's start does not return. Empty, or what
   // went wrong: only a start that came back is evidence, so a slow machine accuses nobody.
   static std::string StartWaits(Pair& pair) {
@@ -129,23 +149,22 @@ class Conc : public Conformance {
   // Several threads post triples on one QP while this thread polls. Empty, or what went wrong.
   std::string Triples(Pair& pair, int threads, int rounds, bool by_list_in_last) {
     Memory& memory = bed().Mem(256);
-    std::atomic<bool> stop{false};
     Room room(pair.a.send_cq->cqe);
-    std::vector<std::thread> posters;
+    Posters posters;
     for (int t = 0; t < threads; ++t) {
-      posters.emplace_back([&, t] {
+      posters.Start([&, t] {
         const std::vector<Wr> triple(3, Write(memory, 0));
         std::vector<Wr> wrs;
-        for (int round = 0; round < rounds && !stop; ++round) {
+        for (int round = 0; round < rounds && !posters.stopped(); ++round) {
           wrs.resize(3, triple[0]);
           for (int i = 0; i < 3; ++i) wrs[i].id = TripleId(t + 1, round, i);
-          while (!room.Take(3) && !stop) Pause();
+          while (!room.Take(3) && !posters.stopped()) Pause();
           // A full queue is tried again once the poller has made room.
           for (;;) {
             std::size_t bad = 0;
             const bool by_list = by_list_in_last && t == threads - 1;
             const int rc = by_list ? PostSend(pair.a, wrs, &bad) : Post(pair.a, wrs);
-            if (rc == 0 || stop) break;
+            if (rc == 0 || posters.stopped()) break;
             if (by_list) wrs.erase(wrs.begin(), wrs.begin() + static_cast<long>(bad));
             Pause();
           }
@@ -170,8 +189,7 @@ class Conc : public Conformance {
           return wcs.size();
         },
         [&] { return !problem.empty(); });
-    stop = true;
-    for (std::thread& poster : posters) poster.join();
+    posters.Join();
     if (!problem.empty()) return problem;
     if (ids.size() != total) {
       return std::to_string(ids.size()) + " completions of " + std::to_string(total);
@@ -262,16 +280,15 @@ QPX_TEST(Conc, ThreadsOnTheirOwnQpsNeverDeadlock, "WR-CONC-005") {
     Pair& two = bed.Connect(options);
     Memory& memory = bed.Mem(256);
     const int rounds = Repetitions(100000);
-    std::atomic<bool> stop{false};
     Room room(shared->cqe);
-    std::vector<std::thread> posters;
+    Posters posters;
     for (Pair* pair : {&one, &two}) {
-      posters.emplace_back([&, pair] {
+      posters.Start([&, pair] {
         std::vector<Wr> wrs(3, Write(memory, 0));
         for (int i = 0; i < 3; ++i) wrs[i].id = static_cast<uint64_t>(i);
-        for (int round = 0; round < rounds && !stop; ++round) {
-          while (!room.Take(3) && !stop) Pause();
-          while (Post(pair->a, wrs) != 0 && !stop) Pause();
+        for (int round = 0; round < rounds && !posters.stopped(); ++round) {
+          while (!room.Take(3) && !posters.stopped()) Pause();
+          while (Post(pair->a, wrs) != 0 && !posters.stopped()) Pause();
         }
       });
     }
@@ -285,8 +302,7 @@ QPX_TEST(Conc, ThreadsOnTheirOwnQpsNeverDeadlock, "WR-CONC-005") {
           return got;
         },
         [] { return false; });
-    stop = true;
-    for (std::thread& poster : posters) poster.join();
+    posters.Join();
     if (seen == total) return "";
     return std::to_string(seen) + " completions of " + std::to_string(total);
   });
@@ -302,10 +318,10 @@ QPX_TEST(Conc, APolledSlotIsFreeForThePoster, "WR-CONC-006") {
   const uint64_t cap = pair.a.cap.max_send_wr;
   std::atomic<uint64_t> counted{0};
   std::atomic<bool> refused{false};
-  std::atomic<bool> stop{false};
-  std::thread poster([&] {
+  Posters poster;
+  poster.Start([&] {
     Wr wr = Write(memory, 0);
-    while (wr.id < count && !stop) {
+    while (wr.id < count && !poster.stopped()) {
       if (wr.id - counted.load(std::memory_order_acquire) >= cap) {
         Pause();
         continue;
@@ -325,8 +341,7 @@ QPX_TEST(Conc, APolledSlotIsFreeForThePoster, "WR-CONC-006") {
         return got;
       },
       [&] { return refused.load(); });
-  stop = true;
-  poster.join();
+  poster.Join();
   EXPECT_CLAUSE("WR-CONC-006", !refused)
       << "refused although fewer than " << cap << " requests were unpolled";
   EXPECT_CLAUSE("WR-CONC-006", refused || seen == count)
