@@ -18,6 +18,9 @@ struct PostedRequest {
   model::Operation op{};
   uint64_t wr_id = 0;
   uint32_t flags = 0;  // ibv_send_flags, without INLINE
+  // Flags that changed between the builder and a setter: that the builder's count is a SHOULD
+  // (WR-SAMPLE-002).
+  uint32_t flags_in_doubt = 0;
   // IBV_SEND_INLINE was in wr_flags: a provider should ignore it there (WR-SAMPLE-007).
   bool inline_flag = false;
   // false: an opcode that ibv_send_wr has no form for (WR-MIX-005). How its WQE looks is not

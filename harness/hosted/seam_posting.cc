@@ -170,9 +170,16 @@ struct NewerBuilders {
   }
 };
 
+// The request that a setter is about.
+PostedRequest* Last(ibv_qp_ex* qp, WatchedQp* w) {
+  PostedRequest* r = w->Last();
+  if (r != nullptr) r->flags_in_doubt |= r->flags ^ (qp->wr_flags & ~uint32_t{IBV_SEND_INLINE});
+  return r;
+}
+
 void WrSetUdAddr(ibv_qp_ex* qp, ibv_ah* ah, uint32_t qpn, uint32_t qkey) {
   WatchedQp* w = g_oracle->Qp(qp);
-  if (PostedRequest* r = w->Last()) {
+  if (PostedRequest* r = Last(qp, w)) {
     r->ah_handle = ah->handle;
     r->remote_qpn = qpn;
     r->remote_qkey = qkey;
@@ -182,15 +189,19 @@ void WrSetUdAddr(ibv_qp_ex* qp, ibv_ah* ah, uint32_t qpn, uint32_t qkey) {
 
 void WrSetXrcSrqn(ibv_qp_ex* qp, uint32_t srqn) {
   WatchedQp* w = g_oracle->Qp(qp);
-  if (PostedRequest* r = w->Last()) r->remote_srqn = srqn;
+  if (PostedRequest* r = Last(qp, w)) r->remote_srqn = srqn;
   w->original.wr_set_xrc_srqn(qp, srqn);
 }
 
-void SetSges(WatchedQp* w, size_t count, const ibv_sge* list) {
-  PostedRequest* r = w->Last();
+// Longer lists are refused by every provider, unread.
+constexpr size_t kMostElements = 1 << 16;
+
+void SetSges(ibv_qp_ex* qp, WatchedQp* w, size_t count, const ibv_sge* list) {
+  PostedRequest* r = Last(qp, w);
   if (r == nullptr) return;
   r->data = DataKind::kSge;
   r->sge.clear();
+  if (count > kMostElements) return;
   for (size_t i = 0; i < count; ++i) {
     r->sge.push_back({list[i].addr, list[i].length, model::Lkey(list[i].lkey)});
   }
@@ -198,21 +209,22 @@ void SetSges(WatchedQp* w, size_t count, const ibv_sge* list) {
 void WrSetSge(ibv_qp_ex* qp, uint32_t lkey, uint64_t addr, uint32_t length) {
   WatchedQp* w = g_oracle->Qp(qp);
   const ibv_sge one = {addr, length, lkey};
-  SetSges(w, 1, &one);
+  SetSges(qp, w, 1, &one);
   w->original.wr_set_sge(qp, lkey, addr, length);
 }
 void WrSetSgeList(ibv_qp_ex* qp, size_t count, const ibv_sge* list) {
   WatchedQp* w = g_oracle->Qp(qp);
-  SetSges(w, count, list);
+  SetSges(qp, w, count, list);
   w->original.wr_set_sge_list(qp, count, list);
 }
 
-void SetInline(WatchedQp* w, size_t count, const ibv_data_buf* list) {
-  PostedRequest* r = w->Last();
+void SetInline(ibv_qp_ex* qp, WatchedQp* w, size_t count, const ibv_data_buf* list) {
+  PostedRequest* r = Last(qp, w);
   if (r == nullptr) return;
   r->data = DataKind::kInline;
   r->inline_data.clear();
   r->inline_buffers = count;
+  if (count > kMostElements) return;
   for (size_t i = 0; i < count; ++i) {
     // What no device takes inline is refused by the provider, unread.
     if (r->inline_data.size() + list[i].length > 1 << 20) return;
@@ -223,12 +235,12 @@ void SetInline(WatchedQp* w, size_t count, const ibv_data_buf* list) {
 void WrSetInline(ibv_qp_ex* qp, void* addr, size_t length) {
   WatchedQp* w = g_oracle->Qp(qp);
   const ibv_data_buf one = {addr, length};
-  SetInline(w, 1, &one);
+  SetInline(qp, w, 1, &one);
   w->original.wr_set_inline_data(qp, addr, length);
 }
 void WrSetInlineList(ibv_qp_ex* qp, size_t count, const ibv_data_buf* list) {
   WatchedQp* w = g_oracle->Qp(qp);
-  SetInline(w, count, list);
+  SetInline(qp, w, count, list);
   w->original.wr_set_inline_data_list(qp, count, list);
 }
 
