@@ -86,6 +86,71 @@ TEST_F(IonicTest, DoesAtomicsAndFindsTheirByteLen) {
             "cqe WR-COMP-008: send completion wr_id 0x1: byte_len is 0x0, the CQE has 0x8\n");
 }
 
+// The library waits for the READ before it completes the LOCAL_INV behind it.
+TEST_F(IonicTest, CompletesALocalOperationBehindASilentMessage) {
+  ASSERT_NE(x_, nullptr);
+  ibv_mw* mw = ibv_alloc_mw(rig_.pd, IBV_MW_TYPE_2);
+  ASSERT_NE(mw, nullptr);
+  ibv_mw_bind_info info = {};
+  info.mr = rig_.mr;
+  info.addr = rig_.Address(0);
+  info.length = 64;
+  info.mw_access_flags = IBV_ACCESS_REMOTE_READ;
+  Region(1);
+  ibv_wr_bind_mw(x_, mw, mw->rkey + 1, &info);
+  x_->wr_id = 2;
+  x_->wr_flags = 0;
+  ibv_wr_rdma_read(x_, rig_.mr->rkey, rig_.Address(0));
+  SetSge(20000, 50);
+  x_->wr_id = 3;
+  x_->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+  ibv_wr_local_inv(x_, mw->rkey + 1);
+  ASSERT_EQ(ibv_wr_complete(x_), 0);
+  const std::vector<ibv_wc> done = rig_.Poll();
+  ASSERT_EQ(done.size(), 2u);
+  EXPECT_EQ(done[0].wr_id, 1u);
+  EXPECT_EQ(done[1].wr_id, 3u);
+  EXPECT_EQ(ibv_dealloc_mw(mw), 0);
+}
+
+// In 65.0 an abort sets the producer back and not the color.
+TEST_F(IonicTest, FindsTheColorOfAnAbortOverTheRingsEnd) {
+  ASSERT_NE(x_, nullptr);
+  ibv_qp_attr attr;
+  ibv_qp_init_attr init;
+  ASSERT_EQ(ibv_query_qp(a_, &attr, IBV_QP_CAP, &init), 0);
+  const auto write = [&] {
+    ibv_wr_rdma_write(x_, rig_.mr->rkey, rig_.Address(16384));
+    SetSge(0, 8);
+  };
+  for (uint32_t i = 0; i + 4 < init.cap.max_send_wr; ++i) {
+    Region(i);
+    write();
+    ASSERT_EQ(ibv_wr_complete(x_), 0);
+    ASSERT_EQ(rig_.Poll().size(), 1u);
+  }
+  Region(100);
+  for (int i = 0; i < 8; ++i) write();
+  ibv_wr_abort(x_);
+  Region(101);
+  write();
+  ASSERT_EQ(ibv_wr_complete(x_), 0);
+  EXPECT_NE(Text(rig_.provider.oracle().Take()).find("color 0 in lap 0 of the ring"),
+            std::string::npos);
+}
+
+// libionic takes the flags that a setter meets. That those at the builder count is a SHOULD, of
+// which the seam says nothing.
+TEST_F(IonicTest, ReadsTheFlagsInTheSetter) {
+  ASSERT_NE(x_, nullptr);
+  Region(1);
+  ibv_wr_rdma_write(x_, rig_.mr->rkey, rig_.Address(16384));
+  x_->wr_flags = 0;
+  SetSge(0, 8);
+  ASSERT_EQ(ibv_wr_complete(x_), 0);
+  EXPECT_EQ(rig_.Poll().size(), 0u);
+}
+
 // Lists of more than two SGEs have their lengths in front; inline data lies in their place.
 TEST_F(IonicTest, GoesRoundAndRoundItsRings) {
   ASSERT_NE(x_, nullptr);
