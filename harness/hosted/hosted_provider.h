@@ -45,8 +45,6 @@ struct HostedKind {
   MakeModel make_model;
   // The vendor's own call that makes an SRD QP; nullptr: it has none.
   ibv_qp* (*create_srd)(ibv_context* context, ibv_qp_init_attr_ex* attr);
-  // False: only where it is named, since what is found there has not been sorted.
-  bool in_check = true;
 };
 const std::vector<HostedKind>& HostedKinds();
 void AddHostedKind(const HostedKind& kind);
@@ -67,9 +65,8 @@ struct RegisterAbsentKind {
 };
 struct RegisterHostedKind {
   RegisterHostedKind(const char* name, MakeModel make_model,
-                     ibv_qp* (*create_srd)(ibv_context*, ibv_qp_init_attr_ex*) = nullptr,
-                     bool in_check = true) {
-    AddHostedKind({name, make_model, create_srd, in_check});
+                     ibv_qp* (*create_srd)(ibv_context*, ibv_qp_init_attr_ex*) = nullptr) {
+    AddHostedKind({name, make_model, create_srd});
   }
 };
 

@@ -5,7 +5,7 @@
 namespace qpexam::hosted {
 namespace {
 
-const RegisterHostedKind kRegistered("ionic", MakeIonicModel, nullptr, /*in_check=*/false);
+const RegisterHostedKind kRegistered("ionic", MakeIonicModel);
 
 }  // namespace
 }  // namespace qpexam::hosted
