@@ -435,6 +435,11 @@ int KernelImpl::MmioStore(uint8_t* address, const void* bytes, size_t size) {
         break;
       }
       qp->second->facts.rq.doorbell = bell.value;
+      // Where the library flushes by itself, the device's own word must not come behind it.
+      if (qp->second->qp->state() == IBV_QPS_ERR &&
+          page.context->model().traits().library_flushes) {
+        ReadReceiveQueue(*qp->second);
+      }
       break;
     }
     case Doorbell::Kind::kShared: {

@@ -113,6 +113,20 @@ TEST_F(IonicTest, CompletesALocalOperationBehindASilentMessage) {
   EXPECT_EQ(ibv_dealloc_mw(mw), 0);
 }
 
+// The library flushes a receive in ERR without a word of the device, which has therefore to be
+// quick.
+TEST_F(IonicTest, FlushesAReceiveThatIsPostedInError) {
+  ASSERT_NE(b_, nullptr);
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_ERR;
+  ASSERT_EQ(ibv_modify_qp(b_, &attr, IBV_QP_STATE), 0);
+  ASSERT_EQ(rig_.Receive(b_, 7, 8192, 64), 0);
+  ibv_wc wc;
+  ASSERT_EQ(ibv_poll_cq(b_->recv_cq, 1, &wc), 1);
+  EXPECT_EQ(wc.wr_id, 7u);
+  EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+}
+
 // In 65.0 an abort sets the producer back and not the color.
 TEST_F(IonicTest, FindsTheColorOfAnAbortOverTheRingsEnd) {
   ASSERT_NE(x_, nullptr);
