@@ -231,6 +231,8 @@ class Judge::Impl {
   bool Gather(const Request& r);  // into gathered_
   void GatherRange(uint32_t block, uint64_t offset, uint64_t len, const Request& r);
   void TaintPayload(Request& r);
+  template <typename F>
+  void ForBindings(const Request& r, F f);
   void AddEffects(QpState& qp, Request& r);
   void FinishEffects(QpState& qp, Request& r, bool success, bool cannot_have_started);
   void WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* bytes, const uint8_t* unknown,

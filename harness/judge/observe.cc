@@ -270,6 +270,17 @@ void Judge::Impl::TaintPayload(Request& r) {
   }
 }
 
+// The zero-based bindings that the window which the request names has had.
+template <typename F>
+void Judge::Impl::ForBindings(const Request& r, F f) {
+  for (const Request& bind : requests_) {
+    if (bind.op == Operation::kBindMw && bind.mw == Find(r.rkey.object) && bind.placed &&
+        (bind.bind_access & IBV_ACCESS_ZERO_BASED)) {
+      f(bind);
+    }
+  }
+}
+
 // Posted: from now on its values may be seen.
 void Judge::Impl::AddEffects(QpState& qp, Request& r) {
   const model::OperationInfo& info = model::Info(r.op);
@@ -336,7 +347,15 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
   }
   if (!info.takes_rkey || r.op == Operation::kFlush) return;
   const RemotePlace remote = PlaceRemote(r, qp, PeerOf(qp, r));
-  r.placed = remote.placed;
+  // An offset into a window of which binds are on their way.
+  if (const Index w = Find(r.rkey.object);
+      Is(r.rkey.object, ObjectKind::kMw) && w != kNone && r.addr.mr == kNoObject) {
+    r.astray = mws_[w].pending > 0 || mws_[w].unsure;
+  }
+  if (r.astray && WritesRemotely(r.op)) {
+    ForBindings(r, [&](const Request& b) { MarkAny(b.block, b.offset, b.bind_length, 0); });
+  }
+  r.placed = remote.placed && !r.astray;
   r.block = remote.block;
   r.offset = remote.offset;
   // A request that reads what it writes has no defined result.
@@ -731,6 +750,12 @@ bool Judge::Impl::ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t byte
   for (const MrState& mr : mrs_) {
     if (mr.vague && overlaps(mr.block, mr.home, mr.size)) return true;
   }
+  bool hit = false;
+  for (const Request& r : requests_) {
+    if (!r.astray || !WritesRemotely(r.op)) continue;
+    ForBindings(r, [&](const Request& b) { hit |= overlaps(b.block, b.offset, b.bind_length); });
+  }
+  if (hit) return true;
   for (QpState& qp : qps_) {
     if (!qp.followed) return true;
     // A receive that may have been filled before its completion was polled.

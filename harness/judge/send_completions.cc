@@ -148,9 +148,10 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
   if (match == ~0u) match = weak;
   if (TakeStale(qp, wc, match == ~0u ? nullptr : &Of(qp.sent[match]))) return;
   const bool lossy = qp.send_doubt || cqs_[qp.send_cq].may_overrun;
-  if (lossy && match != ~0u && wc.status != IBV_WC_WR_FLUSH_ERR) {
+  if (lossy && wc.status != IBV_WC_WR_FLUSH_ERR) {
     // Earlier ones may have completed unseen: of several with the id the first that it fits.
-    for (uint32_t i = match; i < qp.sent.size(); ++i) {
+    const uint32_t first = match != ~0u ? match : at;
+    for (uint32_t i = first; i < qp.sent.size(); ++i) {
       const Request& r = Of(qp.sent[i]);
       if (r.fate != Fate::kOutstanding || r.wr_id != wc.wr_id) continue;
       const bool fits = good ? r.signaled && model::Info(r.op).send_wc_opcode == wc.opcode &&
@@ -158,7 +159,7 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
                              : ProspectsOf(r).may_fail;
       if (!fits) continue;
       if (i != match) {
-        at = match;
+        at = first;
         match = ~0u;
         later = i;
       }
@@ -213,13 +214,17 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
           peer->incoming_trouble = peer->failed_here = true;
         }
       }
+      // Its completion passed unseen, and may have been an error.
+      r.maybe |= !r.sure;
       Retire(qp, r, Fate::kDone);
     }
     qp.head = match;
   }
   for (uint32_t i = qp.head; i < match; ++i) {
-    // Unsignaled ones that are covered: they succeeded.
-    Retire(qp, Of(qp.sent[i]), Fate::kDone);
+    // Unsignaled ones that are covered: they succeeded, where no error of theirs passed unseen.
+    Request& covered = Of(qp.sent[i]);
+    covered.maybe |= lossy && !covered.sure;
+    Retire(qp, covered, Fate::kDone);
     CqState& cq = cqs_[qp.send_cq];
     if (cq.possible > 0) --cq.possible;
   }

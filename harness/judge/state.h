@@ -201,6 +201,7 @@ struct Request {
   bool no_effect = false;  // whatever becomes of it, memory stays as it is
   bool maybe = false;      // where it succeeds, its effect may be missing
   bool tainted = false;    // gathered bytes that may have changed before it ran
+  bool astray = false;     // which binding of a window it meets, and so where it goes, is not known
   bool by_post_send = false;
   States states_then = 0;  // of the QP, where it was refused
   uint64_t flags = 0;

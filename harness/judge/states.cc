@@ -279,6 +279,21 @@ void Judge::Impl::Connect(const Call& call, const Event& event) {
     }
     qp.states = StateBit(IBV_QPS_RTS);
   };
+  // Refused on the way. What a step has given stays, and what none has, a later one must give.
+  auto stopped = [&](QpState& qp, QpState* peer) {
+    if (Only(qp.states, StateBit(IBV_QPS_RESET) | StateBit(IBV_QPS_INIT))) {
+      // Whether INIT took it, or RTR was the one to refuse?
+      for (const Attr& given : call.attrs) {
+        if (qp.states != StateBit(IBV_QPS_RESET) &&
+            (given.first == AttrField::kAccessFlags || given.first == AttrField::kQkey)) {
+          Unfollow(qp);
+        }
+      }
+      connected(qp, peer);
+    }
+    qp.states = 0x7f;  // somewhere on the way: what is seen says where
+    ++epoch_;
+  };
   const bool first_done = event.rc == 0 || event.count == 1;
   const bool second = b != nullptr && b != a;
   auto judge = [&](QpState& qp, bool done) {
@@ -304,13 +319,11 @@ void Judge::Impl::Connect(const Call& call, const Event& event) {
       if (event.rc == 0) {
         connected(*b, a);
       } else {
-        b->states = 0x7f;  // somewhere on the way: what is seen says where
-        ++epoch_;
+        stopped(*b, a);
       }
     }
   } else {
-    a->states = 0x7f;
-    ++epoch_;
+    stopped(*a, b);
   }
   Started();
 }
