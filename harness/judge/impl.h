@@ -211,6 +211,8 @@ class Judge::Impl {
   void ReceiveCompletion(QpState& qp, const SeenCompletion& wc);
   bool UnknownReceive(QpState& qp, const SeenCompletion& wc);
   bool TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** taken, bool* vanished);
+  void DoubtAlike(const QpState& qp, ReceiveQueue& rq, uint32_t found);
+  bool SamePlaces(const Receive& a, const Receive& b) const;
   bool MustArrive(const Request& r, const QpState& sender, const QpState& to) const;
   Request* TakeMessage(QpState& qp, const SeenCompletion& wc, bool* ambiguous);
   bool GoesElsewhere(const Request& r, const QpState& to, const SeenCompletion& wc);

@@ -332,9 +332,22 @@ void Judge::Impl::DoubtReceives(ObjectId mr) {
   auto doubt = [&](ReceiveQueue& rq) {
     for (uint32_t i = rq.head; i < rq.posted.size(); ++i) {
       Receive& receive = rq.posted[i];
-      for (uint32_t s = 0; !receive.done && s < receive.sge_count; ++s) {
-        receive.unsure |= sges_[receive.first_sge + s].key.object == mr;
+      if (receive.done) continue;
+      bool now_good = false;
+      for (uint32_t s = 0; s < receive.sge_count; ++s) {
+        Sge& e = sges_[receive.first_sge + s];
+        if (e.key.object != mr) continue;
+        receive.unsure = true;
+        // A bent key may be the one that the region has now.
+        now_good |= !e.placed && e.within;
       }
+      if (!now_good) continue;
+      ReceiveRefs(receive, -1);
+      for (uint32_t s = 0; s < receive.sge_count; ++s) {
+        Sge& e = sges_[receive.first_sge + s];
+        e.placed |= e.key.object == mr && e.within;
+      }
+      ReceiveRefs(receive, +1);
     }
   };
   for (QpState& qp : qps_) doubt(qp.rq);

@@ -316,7 +316,8 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
     for (uint32_t i = 0; i < r.sge_count; ++i) {
       Sge& s = sges_[r.first_sge + i];
       const LocalPlace& place = PlacePosted(&s, qp.pd, info.is_read_or_atomic);
-      s.placed = place.placed && place.fault == model::LocalFault::kNone;
+      s.placed =
+          place.placed && (place.fault == model::LocalFault::kNone || ChangedSinceBuilt(s.key, r));
       s.block = place.block;
       s.offset = place.offset;
     }

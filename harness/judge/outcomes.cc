@@ -276,7 +276,7 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
     if (at >= rq->posted.size()) return ReceiveFact::kNone;
     const Receive& receive = rq->posted[at];
 
-    if (receive.unsure) *open = true;
+    if (receive.unsure || receive.alike) *open = true;
     if (r.op == Operation::kRdmaWriteWithImm)
       return ReceiveFact::kReady;  // its buffer is untouched
     if (receive.length < need) return ReceiveFact::kTooShort;
@@ -307,7 +307,7 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
     if (receive.done) continue;
     ++there;
     short_one |= receive.length < need && r.op != Operation::kRdmaWriteWithImm;
-    bad_one |= receive.fault || receive.unsure;
+    bad_one |= receive.fault || receive.unsure || receive.alike;
     late |= r.posted != 0 && receive.posted > r.posted;
   }
   if (short_one || bad_one) {

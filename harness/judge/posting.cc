@@ -579,7 +579,9 @@ bool Judge::Impl::MayChoke(QpState& to, const Request& r) {
   const uint64_t need = r.length + (to.type == QpType::kUd ? 40 : 0);
   for (uint32_t i = rq.head; i < rq.posted.size(); ++i) {
     const Receive& receive = rq.posted[i];
-    if (!receive.done && (receive.fault || receive.unsure || receive.length < need)) return true;
+    if (!receive.done &&
+        (receive.fault || receive.unsure || receive.alike || receive.length < need))
+      return true;
   }
   return false;
 }
@@ -777,6 +779,7 @@ void Judge::Impl::EndPostReceive(List& pending, const Event& event) {
     for (uint32_t s = 0; s < r.sge_count; ++s) {
       Sge& e = sges_[r.first_sge + s];
       const LocalPlace place = PlaceLocal(e.key, e.addr, e.length, pd, true);
+      e.within = place.placed;
       e.placed = place.placed && place.fault == LocalFault::kNone;
       e.block = place.block;
       e.offset = place.offset;

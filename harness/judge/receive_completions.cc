@@ -67,12 +67,47 @@ bool Judge::Impl::TakeReceive(QpState& qp, const SeenCompletion& wc, Receive** t
       qp.recv_doubt = true;
     }
   }
+  if (!fifo) DoubtAlike(qp, *rq, found);
   Receive& r = rq->posted[found];
   r.done = true;
   --rq->outstanding;
   while (rq->head < rq->posted.size() && rq->posted[rq->head].done) ++rq->head;
-  ReceiveRefs(r, -1);
+  if (!r.alike) ReceiveRefs(r, -1);
   *taken = &r;
+  return true;
+}
+
+// Completions of several takers of one queue may be polled in another order than they took in: of
+// receives with one id it is not known which one this is.
+void Judge::Impl::DoubtAlike(const QpState& qp, ReceiveQueue& rq, uint32_t found) {
+  int takers = 0;
+  for (const QpState& q : qps_) {
+    takers +=
+        qp.type == QpType::kXrcRecv ? q.type == qp.type && q.xrcd == qp.xrcd : q.srq == qp.srq;
+  }
+  if (takers < 2 && &rq != &qp.rq) return;
+  Receive& taken = rq.posted[found];
+  for (uint32_t i = found + 1; i < rq.posted.size(); ++i) {
+    Receive& other = rq.posted[i];
+    if (other.done || other.wr_id != taken.wr_id || SamePlaces(other, taken)) continue;
+    taken.alike = other.alike = true;
+  }
+  for (uint32_t i = found; taken.alike && i < rq.posted.size(); ++i) {
+    const Receive& r = rq.posted[i];
+    for (uint32_t s = 0; r.alike && r.wr_id == taken.wr_id && s < r.sge_count; ++s) {
+      const Sge& e = sges_[r.first_sge + s];
+      if (e.placed) MarkAny(e.block, e.offset, e.length, 0);
+    }
+  }
+}
+
+bool Judge::Impl::SamePlaces(const Receive& a, const Receive& b) const {
+  if (a.sge_count != b.sge_count || a.fault != b.fault || a.unsure != b.unsure) return false;
+  for (uint32_t i = 0; i < a.sge_count; ++i) {
+    const Sge &x = sges_[a.first_sge + i], &y = sges_[b.first_sge + i];
+    if (x.placed != y.placed || x.block != y.block || x.offset != y.offset || x.length != y.length)
+      return false;
+  }
   return true;
 }
 
@@ -195,7 +230,8 @@ Request* Judge::Impl::TakeMessage(QpState& qp, const SeenCompletion& wc, bool* a
     }
     if (fitting > 1 && (best_must || !model::NeedsAddress(qp.type))) break;
   }
-  if (fitting > 1) *ambiguous = true;
+  // Where one was taken for that of a former life, it may have been the one that is next now.
+  if (fitting > 1 || qp.ghost_came) *ambiguous = true;
   // The one that is taken may have been dropped, and be one behind it: which is missing is not
   // known.
   if (fitting > 1 && qp.type == QpType::kUc && !MustArrive(*best, *from, qp)) qp.recv_doubt = true;
@@ -307,7 +343,7 @@ void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
       ++epoch_;
       return;
     }
-    if (watched && !receive->fault && !receive->unsure && !may_be_error) {
+    if (watched && !receive->fault && !receive->unsure && !receive->alike && !may_be_error) {
       Report("WR-DATA-001", NameOf(qp.id) + ": a good receive ended in an error", {"SUCCESS"},
              StatusName(wc.status));
     }
@@ -376,7 +412,9 @@ void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
              {"no receive completion"}, "SUCCESS");
     }
     const uint64_t need = message->length + (qp.type == QpType::kUd ? 40 : 0);
-    if (message->op != Operation::kRdmaWriteWithImm && receive->length < need) {
+    if (receive->alike) {
+      // Whether it fits is asked of the one that was taken.
+    } else if (message->op != Operation::kRdmaWriteWithImm && receive->length < need) {
       Report(qp.type == QpType::kUd ? "WR-UD-006" : "WR-RESP-008",
              NameOf(*message) + " was received into a buffer that is too short",
              {"an error completion, or none"}, "SUCCESS");

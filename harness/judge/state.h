@@ -109,6 +109,7 @@ struct Receive {
   bool done = false;
   bool fault = false;  // a bad buffer
   bool unsure = false;
+  bool alike = false;  // it may be another one with its id that was taken
   model::LocalFault local = model::LocalFault::kNone;
   uint64_t length = 0;
   Clock posted = 0;
@@ -159,6 +160,7 @@ struct Sge {
   uint32_t block = 0;
   uint64_t offset = 0;
   bool placed = false;  // block and offset are right
+  bool within = false;  // they are, whatever the key says
   // As it was when it was posted, at the event with this number (0: not yet).
   uint32_t posted_at = 0;
   LocalPlace when_posted;
