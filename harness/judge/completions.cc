@@ -42,6 +42,12 @@ void Judge::Impl::SawCompletion(const SeenCompletion& wc) {
            "wr_id " + std::to_string(wc.wr_id));
     return;
   }
+  // An open poll held it before the RESET (WR-COMP-013).
+  if (call_ != nullptr && call_->kind == CallKind::kReadWc && cq &&
+      qp->life_since > cq->current_since) {
+    ++verdict_.leniency.completions_any;
+    return;
+  }
   const Index at = cq ? static_cast<Index>(cq - cqs_.begin()) : kNone;
   bool receive;
   if (good) {
@@ -146,7 +152,9 @@ void Judge::Impl::Retire(QpState& qp, Request& r, Fate fate) {
   r.fate = fate;
   if (qp.outstanding > 0) --qp.outstanding;
   if (!r.sure && r.safe && qp.waiting > 0) --qp.waiting;
-  FinishEffects(qp, r, fate == Fate::kDone, fate == Fate::kFlushed && qp.flushing_certain);
+  // Where it is not known which one failed first, it may be one before the failure.
+  FinishEffects(qp, r, fate == Fate::kDone,
+                fate == Fate::kFlushed && qp.flushing_certain && !qp.send_doubt);
 }
 
 }  // namespace qpexam::judge

@@ -235,7 +235,11 @@ class Judge::Impl {
   void TaintPayload(Request& r);
   template <typename F>
   void ForBindings(const Request& r, F f);
+  bool OfAnotherSpace(const MrState& mr, MemRef addr) const;
+  void Wild(uint32_t block, uint64_t offset, uint64_t len);
+  void WildSge(const Sge& s);
   void AddEffects(QpState& qp, Request& r);
+  void TaintTarget(const Request& r, RequestId writer_only);
   void FinishEffects(QpState& qp, Request& r, bool success, bool cannot_have_started);
   void WriteOnWay(uint32_t block, uint64_t offset, const uint8_t* bytes, const uint8_t* unknown,
                   uint64_t len, Request& r, bool local, bool adding = false);
@@ -246,6 +250,7 @@ class Judge::Impl {
   void SawMemory(const Event& event);
   void SawBytes(const SeenMemory& m, uint64_t base);
   void WholeLook(bool settled);
+  uint8_t Hidden(uint32_t block, uint64_t cell) const;
   bool ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t bytes);
   void WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint64_t seen, uint8_t bytes,
                    bool promised);
@@ -298,6 +303,13 @@ class Judge::Impl {
   std::vector<uint8_t> payloads_;
   std::vector<uint8_t> unknowns_;
   Payload gathered_;
+
+  // Memory that something may write of which no place is known.
+  struct Stretch {
+    uint32_t block;
+    uint64_t offset, length;
+  };
+  std::vector<Stretch> wild_;
 
   // The last wrong stretch of memory, so that it is one finding.
   uint32_t wrong_at_call_ = ~0u, wrong_block_ = 0;

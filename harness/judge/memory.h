@@ -39,6 +39,7 @@ struct Cell {
   bool listed = false;       // in Memory::touched()
   bool local = false;        // `writer` writes to its own side: a completion makes it visible
   bool adds = false;         // all that is on its way are additions
+  bool raced = false;        // a thread stored there beside others
   bool received = false;     // a message was received here
   bool overwritten = false;  // written again while the first write was on its way
 

@@ -109,7 +109,7 @@ void Judge::Impl::Rereg(const Call& call, const Event& event) {
   const Index i = Find(call.object);
   if (i == kNone) return;
   MrState& mr = mrs_[i];
-  mr.changed = ++clock_;
+  mr.changed = mr.rekeyed = ++clock_;
   ++epoch_;
   DoubtReceives(call.object);
   if (event.rc != 0) {
@@ -117,6 +117,8 @@ void Judge::Impl::Rereg(const Call& call, const Event& event) {
     return;
   }
   if (call.flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+    // Before and after: what is on its way may meet either.
+    if (mr.vague) Wild(mr.block, mr.base, mr.size);
     if (layout_.Add(call) == Layout::Result::kPlaced) {
       mr.base = layout_.Start(call.object);
       mr.size = call.len;
@@ -124,6 +126,7 @@ void Judge::Impl::Rereg(const Call& call, const Event& event) {
       mr.unsure = true;
     }
     mr.own_space = mr.zero_based;
+    if (mr.vague) Wild(mr.block, mr.base, mr.size);
   }
   if (call.flags & IBV_REREG_MR_CHANGE_PD) mr.pd = PdOf(call.pd, kNoObject);
   if (call.flags & IBV_REREG_MR_CHANGE_ACCESS) {
@@ -194,7 +197,10 @@ void Judge::Impl::MakeQp(const Call& call, const Event& event) {
     // A second handle of the same QP (XRC_RECV).
     if (event.rc == 0 && Is(call.object2, ObjectKind::kQp)) {
       index_[call.object] = Find(call.object2);
-      if (QpState* qp = Qp(call.object)) ++qp->handles;
+      if (QpState* qp = Qp(call.object)) {
+        ++qp->handles;
+        qp->reopened = true;
+      }
     }
     return;
   }
@@ -437,9 +443,11 @@ void Judge::Impl::Destroy(const Call& call, const Event& event) {
       if (i != kNone && event.rc == 0) {
         srqs_[i].alive = false;
         ++epoch_;
+        std::vector<uint64_t> gone;
         for (uint32_t k = srqs_[i].rq.head; k < srqs_[i].rq.posted.size(); ++k) {
           Receive& r = srqs_[i].rq.posted[k];
           if (!r.done) ReceiveRefs(r, -1);
+          if (!r.done) gone.push_back(r.wr_id);
           // A message may have filled it whose completion nobody has polled.
           for (uint32_t s = 0; !r.done && s < r.sge_count && srqs_[i].xrcd != kNone; ++s) {
             const Sge& e = sges_[r.first_sge + s];
@@ -448,8 +456,13 @@ void Judge::Impl::Destroy(const Call& call, const Event& event) {
           r.done = true;
         }
         for (QpState& qp : qps_) {
-          qp.recv_doubt |= qp.type == model::QpType::kXrcRecv && srqs_[i].xrcd != kNone &&
-                           qp.xrcd == srqs_[i].xrcd;
+          if (qp.type != model::QpType::kXrcRecv || srqs_[i].xrcd == kNone ||
+              qp.xrcd != srqs_[i].xrcd) {
+            continue;
+          }
+          qp.recv_doubt = true;
+          // Also after a RESET.
+          qp.vanished_receives.insert(qp.vanished_receives.end(), gone.begin(), gone.end());
         }
       }
       break;

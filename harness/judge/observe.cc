@@ -71,6 +71,7 @@ void Judge::Impl::Store(const Call& call) {
       // is judged behind this store may have come before it.
       AddValue(c, value, mask, 0, &verdict_.leniency.cells_any);
       c.open = true;
+      c.raced |= parallel_;
     }
     c.seen = (c.seen & ~mask) | (value & mask);
     memory_.List(c, 0, index);
@@ -133,7 +134,10 @@ bool Judge::Impl::Gather(const Request& r) {
     const Sge& s = sges_[r.first_sge + i];
     uint64_t start = 0;
     if (!InArena(s.addr, s.length, &start) || s.length > kMaxArena) return false;
+    const size_t at = gathered_.bytes.size();
     GatherRange(0, start, s.length, r);
+    // Where it succeeds all the same, the key led elsewhere.
+    if (!s.placed) gathered_.MarkUnknown(at, s.length);
   }
   return true;
 }
@@ -281,6 +285,26 @@ void Judge::Impl::ForBindings(const Request& r, F f) {
   }
 }
 
+// Whether the address is a number of another address space than the region's: what it means to the
+// region's key is not known here.
+bool Judge::Impl::OfAnotherSpace(const MrState& mr, MemRef addr) const {
+  if (addr.mr == mr.id) return false;
+  const Index m = Is(addr.mr, ObjectKind::kMr) ? Find(addr.mr) : kNone;
+  return mr.own_space || (m != kNone && mrs_[m].own_space);
+}
+
+void Judge::Impl::Wild(uint32_t block, uint64_t offset, uint64_t len) {
+  wild_.push_back({block, offset, len});
+  MarkAny(block, offset, len, 0);
+}
+
+// Of a buffer that is to be filled.
+void Judge::Impl::WildSge(const Sge& s) {
+  const Index m = Is(s.key.object, ObjectKind::kMr) ? Find(s.key.object) : kNone;
+  if (m == kNone || s.length == 0 || !OfAnotherSpace(mrs_[m], s.addr)) return;
+  Wild(mrs_[m].block, mrs_[m].base, mrs_[m].size);
+}
+
 // Posted: from now on its values may be seen.
 void Judge::Impl::AddEffects(QpState& qp, Request& r) {
   const model::OperationInfo& info = model::Info(r.op);
@@ -320,6 +344,7 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
           place.placed && (place.fault == model::LocalFault::kNone || ChangedSinceBuilt(s.key, r));
       s.block = place.block;
       s.offset = place.offset;
+      if (WritesLocally(r.op)) WildSge(s);
     }
   }
   const bool atomic = r.op == Operation::kAtomicCmpAndSwp || r.op == Operation::kAtomicFetchAndAdd;
@@ -355,6 +380,15 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
   }
   if (r.astray && WritesRemotely(r.op)) {
     ForBindings(r, [&](const Request& b) { MarkAny(b.block, b.offset, b.bind_length, 0); });
+  }
+  const Index region = Is(r.rkey.object, ObjectKind::kMr) ? Find(r.rkey.object)
+                       : Is(r.rkey.object, ObjectKind::kMw) && Find(r.rkey.object) != kNone
+                           ? mws_[Find(r.rkey.object)].now.mr
+                           : kNone;
+  if (region != kNone && (!mrs_[region].zero_based || r.addr.mr != kNoObject) &&
+      OfAnotherSpace(mrs_[region], r.addr) && remote.unsure) {
+    r.astray = true;
+    if (WritesRemotely(r.op)) Wild(mrs_[region].block, mrs_[region].base, mrs_[region].size);
   }
   r.placed = remote.placed && !r.astray;
   r.block = remote.block;
@@ -473,6 +507,24 @@ void Judge::Impl::AddEffects(QpState& qp, Request& r) {
   r.in_effect = true;
 }
 
+// What it writes is not known where its source may have changed since it was posted.
+void Judge::Impl::TaintTarget(const Request& r, RequestId writer_only) {
+  if (r.data != Data::kSge) return;
+  uint64_t done = 0;
+  for (uint32_t i = 0; i < r.sge_count; ++i) {
+    const Sge& s = sges_[r.first_sge + i];
+    if (s.placed) {
+      ForCells(s.block, s.offset, s.length,
+               [&](Cell& c, uint64_t, unsigned from, unsigned to, uint64_t at) {
+                 if (c.touched > r.posted || c.fenced_at > r.posted || c.receives) {
+                   MarkAny(r.block, r.offset + done + at, to - from, writer_only);
+                 }
+               });
+    }
+    done += s.length;
+  }
+}
+
 void Judge::Impl::FinishEffects(QpState& qp, Request& r, bool success, bool cannot_have_started) {
   if (r.mw != kNone && (r.op == Operation::kBindMw || r.op == Operation::kLocalInv ||
                         r.op == Operation::kSendWithInv)) {
@@ -539,21 +591,7 @@ void Judge::Impl::FinishEffects(QpState& qp, Request& r, bool success, bool cann
       }
       return;
     }
-    if (r.data == Data::kSge) {
-      uint64_t done = 0;
-      for (uint32_t i = 0; i < r.sge_count; ++i) {
-        const Sge& s = sges_[r.first_sge + i];
-        if (s.placed) {
-          ForCells(s.block, s.offset, s.length,
-                   [&](Cell& c, uint64_t, unsigned from, unsigned to, uint64_t at) {
-                     if (c.touched > r.posted || c.fenced_at > r.posted || c.receives) {
-                       MarkAny(r.block, r.offset + done + at, to - from, r.id);
-                     }
-                   });
-        }
-        done += s.length;
-      }
-    }
+    TaintTarget(r, r.id);
     // UC may have lost it; a faulty one of several packets may have left a prefix.
     if (r.maybe || (!model::IsReliable(qp.type) && options_.provider == Provider::kDevice)) {
       ForCells(r.block, r.offset, r.length, [&](Cell& c, uint64_t, unsigned, unsigned, uint64_t) {
@@ -593,6 +631,7 @@ void Judge::Impl::FinishEffects(QpState& qp, Request& r, bool success, bool cann
          r.op != Operation::kAtomicFetchAndAdd && r.length <= qp.path_mtu);
     undo(r.block, r.offset, model::Info(r.op).data == model::DataRule::kOneSgeOf8 ? 8 : r.length,
          surely);
+    if (!surely && !WritesLocally(r.op)) TaintTarget(r, 0);
   }
   if (WritesLocally(r.op)) {
     const bool surely = cannot_have_started ||
@@ -720,8 +759,9 @@ void Judge::Impl::WholeLook(bool settled) {
       WrongMemory(place.block, place.cell, c, c.seen, wrong, true);
     }
     if (settled && !pending) {
+      const uint8_t hidden = c.raced ? Hidden(place.block, place.cell) : 0;
       c.value = c.seen;
-      if (c.receives == 0) c.any = 0;
+      if (c.receives == 0) c.any = hidden;
       c.old_count = 0;
       c.any_old = c.open = c.mixed = c.adds = c.received = c.overwritten = false;
       c.writer = 0;
@@ -740,6 +780,19 @@ void Judge::Impl::WholeLook(bool settled) {
   places.erase(places.begin() + static_cast<std::ptrdiff_t>(kept), places.end());
 }
 
+// Bytes of a cell that no region shows: what they are, only a load says.
+uint8_t Judge::Impl::Hidden(uint32_t block, uint64_t cell) const {
+  uint8_t hidden = 0xff;
+  for (const MrState& mr : mrs_) {
+    if (!mr.alive || mr.block != block) continue;
+    for (unsigned i = 0; i < 8; ++i) {
+      const uint64_t at = cell * 8 + i;
+      if (at >= mr.home && at < mr.home + mr.size) hidden &= static_cast<uint8_t>(~(1u << i));
+    }
+  }
+  return hidden;
+}
+
 // The slow, lenient look before an accusation: did anything that may have run write there?
 bool Judge::Impl::ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t bytes) {
   (void)bytes;
@@ -750,6 +803,9 @@ bool Judge::Impl::ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t byte
   Cell& c = memory_.At(block, cell);
   for (const MrState& mr : mrs_) {
     if (mr.vague && overlaps(mr.block, mr.home, mr.size)) return true;
+  }
+  for (const Stretch& s : wild_) {
+    if (overlaps(s.block, s.offset, s.length)) return true;
   }
   bool hit = false;
   for (const Request& r : requests_) {

@@ -81,12 +81,12 @@ const LocalPlace& Judge::Impl::PlacePosted(Sge* sge, Index pd, bool write) {
 }
 
 // Whether the key that a builder or setter was given may be another one than the region has when
-// the request is posted: ibv_rereg_mr() inside the region.
+// the request is posted (ibv_rereg_mr() inside the region) or runs.
 bool Judge::Impl::ChangedSinceBuilt(KeyRef key, const Request& r) const {
   const Index m = Is(key.object, ObjectKind::kMr) ? Find(key.object) : kNone;
   if (m == kNone) return false;
   const Clock changed = mrs_[m].changed;
-  return changed > r.built && (r.posted == 0 || changed < r.posted);
+  return (changed > r.built && (r.posted == 0 || changed < r.posted)) || mrs_[m].rekeyed > r.built;
 }
 
 QpState* Judge::Impl::PeerOf(const QpState& qp, const Request& r) {
@@ -547,6 +547,8 @@ Prospects Judge::Impl::ProspectsOf(const Request& r) {
       if (r.mw != kNone) changed |= mws_[r.mw].changed > r.posted;
       if (changed) open = true;
     }
+    // What it was to meet then is not all known.
+    if (!same && !r.known && epoch_ != r.epoch) open = true;
     // Retried for ever, it met the receive that is there now.
     const bool met = r.facts.receive == ReceiveFact::kNone && now.receive != r.facts.receive &&
                      now.rnr_retry_infinite;

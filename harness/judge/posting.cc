@@ -821,6 +821,7 @@ void Judge::Impl::EndPostReceive(List& pending, const Event& event) {
     rq->posted.push_back(r);
     ++rq->outstanding;
     ReceiveRefs(r, +1);
+    for (uint32_t s = 0; s < r.sge_count; ++s) WildSge(sges_[r.first_sge + s]);
     if (cq != kNone) {
       ++cqs_[cq].possible;
       CheckOverrun(cqs_[cq]);

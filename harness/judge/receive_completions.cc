@@ -85,7 +85,10 @@ void Judge::Impl::DoubtAlike(const QpState& qp, ReceiveQueue& rq, uint32_t found
     takers +=
         qp.type == QpType::kXrcRecv ? q.type == qp.type && q.xrcd == qp.xrcd : q.srq == qp.srq;
   }
-  if (takers < 2 && &rq != &qp.rq) return;
+  // Nor where a RESET took completions with it.
+  bool leaky = false;
+  for (const SrqState& s : srqs_) leaky |= &s.rq == &rq && s.leaky;
+  if (takers < 2 && !leaky && &rq != &qp.rq) return;
   Receive& taken = rq.posted[found];
   for (uint32_t i = found + 1; i < rq.posted.size(); ++i) {
     Receive& other = rq.posted[i];

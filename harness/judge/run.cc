@@ -34,6 +34,7 @@ void Judge::Impl::Clear() {
   implicit_pds_.clear();
   memory_.Clear();
   memory_.AddBlock(program_->arena);
+  wild_.clear();
   layout_.Clear(program_->arena);
   requests_.clear();
   dead_.clear();
@@ -243,6 +244,7 @@ void Judge::Impl::Step(const Event& event) {
         // One that is passed over without being read is gone all the same.
         if (cq->current_unread) Doubt(*cq);
         cq->current_unread = call.kind != CallKind::kEndPoll && event.rc == 0;
+        cq->current_since = step_;
       }
       looked = call.kind == CallKind::kEndPoll;
       break;

@@ -167,15 +167,16 @@ void Judge::Impl::SendCompletion(QpState& qp, const SeenCompletion& wc) {
     }
   }
   bool alike = false;
-  if (!good && match != ~0u && !Of(qp.sent[match]).signaled) {
+  const uint32_t failed = match != ~0u ? match : later;
+  if (!good && failed != ~0u && (lossy || !Of(qp.sent[failed]).signaled)) {
     // With the same id further on it may have been another one that failed.
-    for (uint32_t i = match + 1; i < qp.sent.size(); ++i) {
+    for (uint32_t i = failed + 1; i < qp.sent.size(); ++i) {
       const Request& r = Of(qp.sent[i]);
       if (r.wr_id == wc.wr_id) {
         qp.send_doubt = alike = true;
         break;
       }
-      if (r.signaled) break;
+      if (r.signaled && !lossy) break;
     }
   }
   if (match == ~0u) {

@@ -50,6 +50,7 @@ struct MrState {
   bool own_space = false;  // iova or zero-based: addresses mean nothing through another mr's key
   bool zero_based = false;
   bool unsure = false;  // a failed rereg: nothing is known of it
+  Clock rekeyed = 0;    // when ibv_rereg_mr() may have given it another key
   bool vague = false;   // addresses count from 0 or from the iova: nothing says which wins
   Clock changed = 0;
 };
@@ -99,6 +100,7 @@ struct CqState {
   uint64_t fields = 0;                  // wc_flags that it was made with
   uint64_t seen_fields = ~uint64_t{0};  // of the present poll
   bool current_unread = false;  // start_poll or next_poll made one current that nobody has read
+  uint32_t current_since = 0;   // ... at this event
 };
 
 struct Receive {
@@ -268,7 +270,8 @@ struct QpValues {
   bool was_sqd = false;
   bool was_error = false;  // in a life before a RESET it was, or may have been: events tell late
   bool modify_refused = false;
-  uint32_t handles = 1;  // ibv_open_qp
+  uint32_t handles = 1;   // ibv_open_qp
+  bool reopened = false;  // qp->state of one handle does not tell what another one did
   uint64_t access = 0;
   Index peer = kNone;
   bool peer_known = false;  // false with peer kNone: a number nobody can place
@@ -278,6 +281,7 @@ struct QpValues {
   bool loses = false;  // a fault point of the Program
   Clock changed = 0;
   uint32_t life = 0;
+  uint32_t life_since = 0;  // the event that began it
 
   uint32_t head = 0;
   uint32_t vanished = 0;          // of sent[0 .. head): a RESET removed them, maybe not their end

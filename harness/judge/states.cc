@@ -150,6 +150,7 @@ void Judge::Impl::ResetQp(QpState& qp) {
   qp.peer_known = true;
   qp.unordered = qp.type == QpType::kSrd;
   ++qp.life;
+  qp.life_since = step_;
 }
 
 void Judge::Impl::EnterState(QpState& qp, ibv_qp_state state) {
@@ -304,7 +305,7 @@ void Judge::Impl::Connect(const Call& call, const Event& event) {
         !MayBeError(qp)) {
       Report("WR-STATE-008", NameOf(qp.id) + " went to INIT from " + StatesName(qp.states),
              {"non-zero"}, "0");
-    } else if (!done && from_reset && call.attrs.empty() &&
+    } else if (!done && from_reset && call.attrs.empty() && !qp.reopened &&
                options_.provider == Provider::kReference && qp.type != QpType::kRawPacket &&
                (!model::IsConnected(qp.type) || b != nullptr)) {
       Report("WR-STATE-012", NameOf(qp.id) + ": the plain way from RESET to RTS failed", {"0"},
@@ -342,7 +343,7 @@ void Judge::Impl::Modify(const Call& call, const Event& event) {
   const ModifyArgs args = ArgsOfModify(call, facts);
   const bool undefined = qp->region.open && !parallel_;  // WR-CRIT-011
   if (undefined) Unfollow(*qp);
-  if (qp->followed && single >= 0 && !MayBeError(*qp) && !parallel_) {
+  if (qp->followed && single >= 0 && !MayBeError(*qp) && !parallel_ && !qp->reopened) {
     const model::ModifyCheck check =
         model::CheckModify(qp->type, facts.present, args.mask, args.attr);
     const bool to_reset = (args.mask & IBV_QP_STATE) && args.attr.qp_state == IBV_QPS_RESET;
