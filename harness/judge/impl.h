@@ -250,7 +250,6 @@ class Judge::Impl {
   void SawMemory(const Event& event);
   void SawBytes(const SeenMemory& m, uint64_t base);
   void WholeLook(bool settled);
-  uint8_t Hidden(uint32_t block, uint64_t cell) const;
   bool ExplainedOtherwise(uint32_t block, uint64_t cell, uint8_t bytes);
   void WrongMemory(uint32_t block, uint64_t cell, const Cell& c, uint64_t seen, uint8_t bytes,
                    bool promised);

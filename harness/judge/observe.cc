@@ -759,9 +759,10 @@ void Judge::Impl::WholeLook(bool settled) {
       WrongMemory(place.block, place.cell, c, c.seen, wrong, true);
     }
     if (settled && !pending) {
-      const uint8_t hidden = c.raced ? Hidden(place.block, place.cell) : 0;
       c.value = c.seen;
-      if (c.receives == 0) c.any = hidden;
+      // The executor tells what changed behind a store, and not which of two came last.
+      if (c.receives == 0) c.any = c.raced ? 0xff : 0;
+      c.raced = false;
       c.old_count = 0;
       c.any_old = c.open = c.mixed = c.adds = c.received = c.overwritten = false;
       c.writer = 0;
@@ -778,19 +779,6 @@ void Judge::Impl::WholeLook(bool settled) {
     }
   }
   places.erase(places.begin() + static_cast<std::ptrdiff_t>(kept), places.end());
-}
-
-// Bytes of a cell that no region shows: what they are, only a load says.
-uint8_t Judge::Impl::Hidden(uint32_t block, uint64_t cell) const {
-  uint8_t hidden = 0xff;
-  for (const MrState& mr : mrs_) {
-    if (!mr.alive || mr.block != block) continue;
-    for (unsigned i = 0; i < 8; ++i) {
-      const uint64_t at = cell * 8 + i;
-      if (at >= mr.home && at < mr.home + mr.size) hidden &= static_cast<uint8_t>(~(1u << i));
-    }
-  }
-  return hidden;
 }
 
 // The slow, lenient look before an accusation: did anything that may have run write there?
