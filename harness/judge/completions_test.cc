@@ -532,5 +532,41 @@ end
   EXPECT_TRUE(judge(s.program, s.trace).findings.empty());
 }
 
+// What a RESET, a destroyed SRQ or another handle leaves unknown: programs that generated ones were
+// made short to, each with a twin that leaves nothing open. (In the corpus some would meet known
+// bugs of providers instead.)
+TEST(Completions, WhatIsLeftUnknown) {
+  CheckAll({
+      {"one of two receives with one id went with RESET",
+       "srq s n=16\nqp a rc ops=SEND\nqp b rc srq=s\nconnect a b\n@mem\n"
+       "srq_recv s wr_id=9 sge=dst+0:1\n"
+       "start a\nsend a\nset_sge a addr=src+0 len=1\ncomplete a\n"
+       "srq_recv s wr_id=9 sge=dst+8:2\n"
+       "modify a state=RESET\nmodify b state=RESET\nconnect a b\n"
+       "start a\nsend a\nset_sge a addr=src+0 len=2\ncomplete a\npoll b.recv\n"
+       "=> wc b 9 SUCCESS RECV len=2\nend\n",
+       {{"srq_recv s wr_id=9 sge=dst+8:2", "srq_recv s wr_id=8 sge=dst+8:2", "WR-RESP-008"}}},
+      {"a receive of an SRQ that was destroyed, behind RESET",
+       "@xrc\nsrq_recv s\nstart a\nsend a\nset_sge_list a\nset_xrc_srqn a srqn=s\ncomplete a\n"
+       "destroy s\nmodify b state=RESET\npoll cs\n=> wc b 0 SUCCESS RECV\nend\n",
+       {{"=> wc b 0", "=> wc b 7", "WR-COMP-015"}}},
+      {"a receive that was too short, of an SRQ that was destroyed",
+       "@xrc\nsrq_recv s\nstart a\nsend a\nset_sge a addr=src+0 len=1\n"
+       "set_xrc_srqn a srqn=s\ncomplete a\ndestroy s\npoll a.send\n"
+       "=> wc a 0 REM_INV_REQ_ERR\nsettle\n=> state a ERR\n=> state b ERR\nend\n",
+       {{"srq_recv s\n", "srq_recv s sge=dst+0:8\n", "WR-STATE-013"}}},
+      {"the first of two that waited was done before RESET",
+       "qp a rc\nconnect a a\n@mem\n"
+       "post_send a rdma_write_imm addr=dst+0 sge=src+0:1\n"
+       "post_send a rdma_write_imm addr=dst+0 sge=src+0:1\n"
+       "store src+0 bytes=01\nrecv a\nmodify a state=RESET\npoll a.send\n=> mem dst 0 01\nend\n",
+       {{"store src+0 bytes=01\n", "", "WR-ORD-003"}}},
+      {"connected again where qp->state may be another handle's",
+       "xrcd x\nqp a xrc_recv xrcd=x\nconnect a\nopen_qp b a xrcd=x\n"
+       "modify a state=RESET\nconnect a a\n=> rc=22\nend\n",
+       {{"open_qp b a xrcd=x\n", "", "WR-STATE-012"}}},
+  });
+}
+
 }  // namespace
 }  // namespace qpexam::judge

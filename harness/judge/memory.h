@@ -32,6 +32,7 @@ struct Cell {
   uint16_t receives = 0;   // posted receives whose buffer covers it
   uint8_t old_count = 0;
   uint8_t writers = 0;       // on their way since it was last definite (255: many)
+  uint8_t raced = 0;         // bytes that a thread stored to beside others, and nobody loaded since
   uint8_t any = 0;           // bytes of value that nobody can know, bit i: byte i
   bool open = false;         // value or an old one, and nothing will say which but to look
   bool any_old = false;      // more old values than fit
@@ -39,7 +40,6 @@ struct Cell {
   bool listed = false;       // in Memory::touched()
   bool local = false;        // `writer` writes to its own side: a completion makes it visible
   bool adds = false;         // all that is on its way are additions
-  bool raced = false;        // a thread stored there beside others
   bool received = false;     // a message was received here
   bool overwritten = false;  // written again while the first write was on its way
 

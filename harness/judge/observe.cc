@@ -66,12 +66,13 @@ void Judge::Impl::Store(const Call& call) {
     if (c.definite() && !parallel_) {
       SetValue(c, value, mask, 0);
       c.writer = 0;
+      c.raced &= static_cast<uint8_t>(~NonZeroBytes(mask));
     } else {
       // A device may still be writing there (S07), or another thread: either may win. A load that
       // is judged behind this store may have come before it.
       AddValue(c, value, mask, 0, &verdict_.leniency.cells_any);
       c.open = true;
-      c.raced |= parallel_;
+      if (parallel_) c.raced |= NonZeroBytes(mask);
     }
     c.seen = (c.seen & ~mask) | (value & mask);
     memory_.List(c, 0, index);
@@ -670,6 +671,7 @@ void Judge::Impl::SawBytes(const SeenMemory& m, uint64_t base) {
              Resolve(c);
              const auto bits = NonZeroBytes(mask);
              c.seen = seen;
+             if (!parallel_) c.raced &= static_cast<uint8_t>(~bits);
              memory_.List(c, mr.block, index);
              if (c.definite() && c.value == seen && c.any == 0) return;
              const uint8_t wrong = Unexplained(c, seen) & bits;
@@ -761,8 +763,7 @@ void Judge::Impl::WholeLook(bool settled) {
     if (settled && !pending) {
       c.value = c.seen;
       // The executor tells what changed behind a store, and not which of two came last.
-      if (c.receives == 0) c.any = c.raced ? 0xff : 0;
-      c.raced = false;
+      if (c.receives == 0) c.any = c.raced;
       c.old_count = 0;
       c.any_old = c.open = c.mixed = c.adds = c.received = c.overwritten = false;
       c.writer = 0;

@@ -351,7 +351,7 @@ void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
              StatusName(wc.status));
     }
     Request* message = TakeMessage(qp, wc, &ambiguous);
-    if (message && message->op != Operation::kRdmaWriteWithImm) {
+    if (message == nullptr || message->op != Operation::kRdmaWriteWithImm) {
       for (uint32_t i = 0; i < receive->sge_count; ++i) {
         const Sge& s = sges_[receive->first_sge + i];
         if (s.placed) MarkAny(s.block, s.offset, s.length, 0);
@@ -369,15 +369,12 @@ void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
   bool ambiguous = false;
   Request* message = TakeMessage(qp, wc, &ambiguous);
   if (message == nullptr) {
-    if (!watched || ambiguous || blind_memory_) return;
-    if (qp.type == QpType::kRawPacket) {
-      // A raw packet carries its address itself; who sent it is not followed.
-      for (uint32_t i = 0; i < receive->sge_count; ++i) {
-        const Sge& s = sges_[receive->first_sge + i];
-        if (s.placed) MarkAny(s.block, s.offset, s.length, 0);
-      }
-      return;
+    for (uint32_t i = 0; i < receive->sge_count; ++i) {
+      const Sge& e = sges_[receive->first_sge + i];
+      if (e.placed) MarkAny(e.block, e.offset, e.length, 0);
     }
+    // A raw packet carries its address itself; who sent it is not followed.
+    if (!watched || ambiguous || blind_memory_ || qp.type == QpType::kRawPacket) return;
     // Who sent it? A region that was aborted, refused or is still open.
     const auto self = static_cast<Index>(&qp - qps_.begin());
     const char* clause = "WR-DATA-004";
@@ -399,10 +396,6 @@ void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
     }
     Report(clause, NameOf(qp.id) + ": " + what, {"no completion"},
            "wr_id " + std::to_string(wc.wr_id));
-    for (uint32_t i = 0; i < receive->sge_count; ++i) {
-      const Sge& s = sges_[receive->first_sge + i];
-      if (s.placed) MarkAny(s.block, s.offset, s.length, 0);
-    }
     return;
   }
   if (watched && !ambiguous) {
