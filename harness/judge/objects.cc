@@ -163,6 +163,7 @@ void Judge::Impl::ResizeCq(const Call& call, const Event& event) {
   const Index i = Find(call.object);
   if (i == kNone || event.rc != 0) return;
   cqs_[i].depth = event.granted[0] ? event.granted[0] : static_cast<uint32_t>(call.n);
+  CheckOverrun(cqs_[i]);  // of what is on its way already
 }
 
 void Judge::Impl::MakeSrq(const Call& call, const Event& event) {

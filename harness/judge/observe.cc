@@ -763,7 +763,7 @@ void Judge::Impl::WholeLook(bool settled) {
     if (settled && !pending) {
       c.value = c.seen;
       // The executor tells what changed behind a store, and not which of two came last.
-      if (c.receives == 0) c.any = c.raced;
+      c.any = static_cast<uint8_t>((c.receives == 0 ? 0 : c.any) | c.raced);
       c.old_count = 0;
       c.any_old = c.open = c.mixed = c.adds = c.received = c.overwritten = false;
       c.writer = 0;
