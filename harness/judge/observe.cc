@@ -72,6 +72,11 @@ void Judge::Impl::Store(const Call& call) {
       // is judged behind this store may have come before it.
       AddValue(c, value, mask, 0, &verdict_.leniency.cells_any);
       c.open = true;
+      // An atomic that comes after it makes something of it, with a carry into all eight.
+      if (c.adds || (c.writer != 0 && IsAtomic(Of(c.writer).op))) {
+        c.any = 0xff;
+        c.any_old = true;
+      }
       if (parallel_) c.raced |= NonZeroBytes(mask);
     }
     c.seen = (c.seen & ~mask) | (value & mask);
