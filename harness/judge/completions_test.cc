@@ -561,6 +561,12 @@ TEST(Completions, WhatIsLeftUnknown) {
        "post_send a rdma_write_imm addr=dst+0 sge=src+0:1\n"
        "store src+0 bytes=01\nrecv a\nmodify a state=RESET\npoll a.send\n=> mem dst 0 01\nend\n",
        {{"store src+0 bytes=01\n", "", "WR-ORD-003"}}},
+      {"a bent key that a region has later",
+       "qp a rc ops=RDMA_READ\nconnect a a\n@mem\nmr other len=64 access=LOCAL_WRITE\n"
+       "start a\nrdma_read a wr_id=1 flags=SIGNALED addr=src+0\n"
+       "set_sge a addr=dst+0 lkey=other^0x100 len=8\nrereg_mr dst at=other+0\n"
+       "complete a\npoll a.send\n=> wc a 1 SUCCESS RDMA_READ len=8\n=> mem dst 0 5a*8\nend\n",
+       {{"rereg_mr dst at=other+0\n", "", "WR-RESP-010"}}},
       {"connected again where qp->state may be another handle's",
        "xrcd x\nqp a xrc_recv xrcd=x\nconnect a\nopen_qp b a xrcd=x\n"
        "modify a state=RESET\nconnect a a\n=> rc=22\nend\n",

@@ -279,6 +279,7 @@ class Judge::Impl {
   Clock clock_ = 0;
   uint32_t epoch_ = 0;     // of facts: keys, rights, states, peers
   uint32_t activity_ = 0;  // counts what may make something move
+  Clock keys_made_ = 0;    // when a region or window last got a key
   bool settled_ = false;   // nothing moves unless a further call is made
   bool parallel_ = false;
   bool blind_memory_ = false;  // an unfollowed queue may have written anywhere

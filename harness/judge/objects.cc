@@ -101,6 +101,10 @@ void Judge::Impl::MakeMr(const Call& call, const Event& event) {
     ForCells(mr.block, mr.base, mr.size,
              [](Cell& c, uint64_t, unsigned, unsigned, uint64_t) { ++c.receives; });
   }
+  if (mr.alive) {
+    keys_made_ = ++clock_;
+    DoubtReceives(call.object);
+  }
   // Its memory is there even where the registration failed.
   index_[call.object] = static_cast<Index>(mrs_.size() - 1);
 }
@@ -109,7 +113,7 @@ void Judge::Impl::Rereg(const Call& call, const Event& event) {
   const Index i = Find(call.object);
   if (i == kNone) return;
   MrState& mr = mrs_[i];
-  mr.changed = mr.rekeyed = ++clock_;
+  mr.changed = mr.rekeyed = keys_made_ = ++clock_;
   ++epoch_;
   DoubtReceives(call.object);
   if (event.rc != 0) {
@@ -143,6 +147,7 @@ void Judge::Impl::MakeMw(const Call& call, const Event& event) {
   mw.pd = PdOf(call.pd, kNoObject);
   mw.type = call.mw_type;
   mw.alive = true;
+  keys_made_ = ++clock_;
   index_[call.object] = static_cast<Index>(mws_.size() - 1);
 }
 
@@ -343,16 +348,16 @@ void Judge::Impl::DoubtReceives(ObjectId mr) {
       bool now_good = false;
       for (uint32_t s = 0; s < receive.sge_count; ++s) {
         Sge& e = sges_[receive.first_sge + s];
-        if (e.key.object != mr) continue;
+        // Or of a bent key, which may be the one it has now.
+        if (e.key.object != mr && !e.key.flip) continue;
         receive.unsure = true;
-        // A bent key may be the one that the region has now.
         now_good |= !e.placed && e.within;
       }
       if (!now_good) continue;
       ReceiveRefs(receive, -1);
       for (uint32_t s = 0; s < receive.sge_count; ++s) {
         Sge& e = sges_[receive.first_sge + s];
-        e.placed |= e.key.object == mr && e.within;
+        e.placed |= (e.key.object == mr || e.key.flip) && e.within;
       }
       ReceiveRefs(receive, +1);
     }

@@ -83,6 +83,8 @@ const LocalPlace& Judge::Impl::PlacePosted(Sge* sge, Index pd, bool write) {
 // Whether the key that a builder or setter was given may be another one than the region has when
 // the request is posted (ibv_rereg_mr() inside the region) or runs.
 bool Judge::Impl::ChangedSinceBuilt(KeyRef key, const Request& r) const {
+  // A bent key was nobody's when it was read, and may be that of a region made since.
+  if ((key.flip || key.inc) && keys_made_ > r.built) return true;
   const Index m = Is(key.object, ObjectKind::kMr) ? Find(key.object) : kNone;
   if (m == kNone) return false;
   const Clock changed = mrs_[m].changed;

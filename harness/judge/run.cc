@@ -20,6 +20,7 @@ void Judge::Impl::Clear() {
   clock_ = 0;
   step_ = 0;
   epoch_ = 0;
+  keys_made_ = 0;
   activity_ = 0;
   settled_ = false;
   parallel_ = false;
