@@ -172,6 +172,7 @@ class Judge::Impl {
   }
   // The same of an SGE that is being posted, found out once for each posting.
   const LocalPlace& PlacePosted(Sge* sge, Index pd, bool write);
+  RemotePlace PlaceByKey(const Request& r, const QpState* peer, uint64_t right) const;
   RemotePlace PlaceRemote(const Request& r, const QpState& qp, const QpState* peer) const;
   bool ChangedSinceBuilt(KeyRef key, const Request& r) const;
   // Whether the key that a bind gives is one of the window itself.

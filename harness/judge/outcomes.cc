@@ -15,6 +15,22 @@ using model::RequestFacts;
 
 constexpr uint64_t kMaxMessage = uint64_t{1} << 31;
 
+// What a remote access must be allowed.
+uint64_t RightOf(const Request& r) {
+  switch (r.op) {
+    case Operation::kRdmaRead:
+      return IBV_ACCESS_REMOTE_READ;
+    case Operation::kAtomicCmpAndSwp:
+    case Operation::kAtomicFetchAndAdd:
+      return IBV_ACCESS_REMOTE_ATOMIC;
+    case Operation::kFlush:
+      return (r.flush_type & kFlushGlobal ? kAccessFlushGlobal : 0) |
+             (r.flush_type & kFlushPersistent ? kAccessFlushPersistent : 0);
+    default:
+      return IBV_ACCESS_REMOTE_WRITE;
+  }
+}
+
 // Sets placed, block and offset where addr lies in memory of the Program; false where it does not.
 bool WithinOwnMemory(const MrState& mr, MemRef addr, uint64_t len) {
   return addr.offset >= 0 && static_cast<uint64_t>(addr.offset) <= mr.size &&
@@ -100,18 +116,21 @@ QpState* Judge::Impl::PeerOf(const QpState& qp, const Request& r) {
 
 RemotePlace Judge::Impl::PlaceRemote(const Request& r, const QpState& qp,
                                      const QpState* peer) const {
+  const uint64_t right = RightOf(r);
+  RemotePlace place = PlaceByKey(r, peer, right);
+  // Of two faults the missing right of the QP allows either status (WR-RESP-007), and it counts
+  // where the key does not: at a length of 0.
+  if (peer && !model::NeedsAddress(qp.type) && (peer->access & right) != right) {
+    place.fault = RemoteFault::kNoQpRight;
+  }
+  return place;
+}
+
+RemotePlace Judge::Impl::PlaceByKey(const Request& r, const QpState* peer, uint64_t right) const {
   RemotePlace place;
   const bool flush = r.op == Operation::kFlush;
   const bool whole_mr = flush && r.flush_level == kFlushWholeMr;
   const bool atomic = r.op == Operation::kAtomicCmpAndSwp || r.op == Operation::kAtomicFetchAndAdd;
-  uint64_t right = IBV_ACCESS_REMOTE_WRITE;
-  if (r.op == Operation::kRdmaRead) right = IBV_ACCESS_REMOTE_READ;
-  if (atomic) right = IBV_ACCESS_REMOTE_ATOMIC;
-  if (flush) {
-    right = 0;
-    if (r.flush_type & kFlushGlobal) right |= kAccessFlushGlobal;
-    if (r.flush_type & kFlushPersistent) right |= kAccessFlushPersistent;
-  }
   const uint64_t len = atomic || r.op == Operation::kAtomicWrite ? 8 : r.length;
   place.placed = InArena(r.addr, len, &place.offset);
   Index pd = peer ? peer->pd : kNone;
@@ -235,10 +254,6 @@ RemotePlace Judge::Impl::PlaceRemote(const Request& r, const QpState& qp,
         place.unsure = true;  // which of two faults is named is nobody's promise
       }
     }
-  }
-  // Of two faults the missing right of the QP allows either status (WR-RESP-007).
-  if (peer && !model::NeedsAddress(qp.type) && (peer->access & right) != right) {
-    place.fault = RemoteFault::kNoQpRight;
   }
   return place;
 }
