@@ -416,7 +416,10 @@ bool Executor::Impl::Settle(Out out) {
 }
 
 bool Executor::Impl::Advance(const Call& call, Out out) {
-  if (!session_->Advance(call.ns)) out.event->ran = Ran::kSkipped;
+  if (!session_->Advance(call.ns)) {
+    out.event->ran = Ran::kSkipped;
+    return true;
+  }
   arena_.RecordChanges(out.trace);
   return true;
 }

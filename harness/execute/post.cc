@@ -57,6 +57,7 @@ bool Executor::Impl::EndRegion(const Call& call, Out out) {
     ibv_wr_abort(slot->qp.ex);
   } else {
     out.event->rc = ibv_wr_complete(slot->qp.ex);
+    session_->Posted();
   }
   return true;
 }
@@ -333,6 +334,7 @@ bool Executor::Impl::PostSend(const Call& call, uint32_t index, Scratch* scratch
   }
   ibv_send_wr* bad = nullptr;
   out.event->rc = ibv_post_send(slot->qp.qp, wrs.data(), &bad);
+  session_->Posted();
   if (out.event->rc != 0 && bad) out.event->count = static_cast<uint32_t>(bad - wrs.data());
   return true;
 }

@@ -60,6 +60,11 @@ class DeviceSession {
   // Lets work go on until everything is at rest, or as long as calibrated.
   virtual Rest Settle() = 0;
 
+  // Told what ibv_modify_qp() has given a QP, and that a QP was given requests: how long a request
+  // may be tried before it fails is how long nothing can be said of it in real time.
+  virtual void Modified(const ibv_qp_attr& attr, int mask) { (void)attr, (void)mask; }
+  virtual void Posted() {}
+
   // Moves a virtual clock on; false where there is none.
   virtual bool Advance(uint64_t nanoseconds) {
     (void)nanoseconds;

@@ -97,6 +97,7 @@ int Executor::Impl::ConnectOne(const Call& call, ObjectSlot* slot, ObjectSlot* p
     ModifyArgs args = ArgsOfConnectStep(call, facts, to);
     int rc = ibv_modify_qp(slot->qp.qp, &args.attr, args.mask);
     if (rc != 0) return rc;
+    session_->Modified(args.attr, args.mask);
     facts.present = to;
   }
   return 0;
@@ -123,6 +124,7 @@ bool Executor::Impl::Modify(const Call& call, Out out) {
   if (!slot || (call.object2 != kNoObject && !peer)) return false;
   ModifyArgs args = ArgsOfModify(call, FactsOf(slot, peer));
   out.event->rc = ibv_modify_qp(slot->qp.qp, &args.attr, args.mask);
+  if (out.event->rc == 0) session_->Modified(args.attr, args.mask);
   RecordState(call.object, true, out.trace);
   return true;
 }

@@ -46,9 +46,9 @@ std::string TakeLine(std::string_view* text) {
 
 }  // namespace
 
-std::string PrintBatch(const std::vector<Program>& programs, size_t first) {
+std::string PrintBatch(const std::vector<Program>& programs, const std::vector<size_t>& which) {
   std::string out(kBatchHead);
-  for (size_t i = first; i < programs.size(); i++) {
+  for (const size_t i : which) {
     const std::string text = PrintProgram(programs[i], Notes::kDrop);
     out += "program " + std::to_string(i) + " " + std::to_string(text.size()) + "\n" + text + "\n";
   }

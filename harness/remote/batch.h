@@ -11,8 +11,9 @@
 //                              ...
 //                              end
 //
-// The numbers are the sender's. `begin` stands alone when the machine dies in that Program; a
-// stream that breaks off anywhere is read as far as it goes.
+// The numbers are the sender's. Several Programs may run beside each other, and end in any order.
+// `begin` stands alone when the machine dies in that Program; a stream that breaks off anywhere is
+// read as far as it goes.
 #ifndef QPEXAM_HARNESS_REMOTE_BATCH_H_
 #define QPEXAM_HARNESS_REMOTE_BATCH_H_
 
@@ -31,7 +32,8 @@ struct BatchProgram {
   std::string text;
 };
 
-std::string PrintBatch(const std::vector<Program>& programs, size_t first);
+// Those of `programs` whose places are in `which`.
+std::string PrintBatch(const std::vector<Program>& programs, const std::vector<size_t>& which);
 // False with *why: what is wrong, at which byte.
 bool ParseBatch(std::string_view bytes, std::vector<BatchProgram>* programs, std::string* why);
 

@@ -19,7 +19,7 @@ TEST(Batch, KeepsProgramsAndTheirNumbers) {
                                          Parsed("cq d n=8\n")};
   std::vector<BatchProgram> read;
   std::string why;
-  ASSERT_TRUE(ParseBatch(PrintBatch(programs, 1), &read, &why)) << why;
+  ASSERT_TRUE(ParseBatch(PrintBatch(programs, {1, 2}), &read, &why)) << why;
   ASSERT_EQ(read.size(), 2u);
   EXPECT_EQ(read[0].index, 1u);
   EXPECT_EQ(read[1].index, 2u);
@@ -27,7 +27,7 @@ TEST(Batch, KeepsProgramsAndTheirNumbers) {
 }
 
 TEST(Batch, SaysWhatIsWrongWhereverItIsCutShort) {
-  const std::string whole = PrintBatch({Parsed("cq c n=4\n")}, 0);
+  const std::string whole = PrintBatch({Parsed("cq c n=4\n")}, {0});
   for (size_t size = 0; size < whole.size() - 1; size++) {
     std::vector<BatchProgram> read;
     std::string why;

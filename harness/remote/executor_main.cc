@@ -6,7 +6,9 @@
 //   DIR/... qpexam-executor --device=mlx5_0 --batch=FILE --results=FILE   what `qpexam` itself uses
 //
 // Programs run in a child; one that crashes or hangs is recorded as that, and the next child goes
-// on behind it. The lint cuts every Program before a call that may be UNDEFINED.
+// on behind it. With --jobs=N as many children share the Programs: on a device where most of the
+// time is waiting for what never comes. The lint cuts every Program before a call that may be
+// UNDEFINED.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -14,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -42,11 +45,16 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kUsage = 2, kNoDevice = 3, kStuck = 6;
 constexpr std::chrono::seconds kKillGrace{15};
+// So long those that could not be killed are waited for.
+constexpr std::chrono::seconds kStuckGrace{90};
+constexpr unsigned kMostWorkers = 64;
+constexpr uint64_t kIdle = ~uint64_t{0};
 
 struct Arguments {
   std::string device, provider, version, batch, results, traces;
   std::vector<std::string> files;
   std::chrono::milliseconds stall{20000};
+  unsigned jobs = 1;
   bool list = false;
 };
 
@@ -56,11 +64,29 @@ struct Job {
   Program program;
 };
 
-// What the child says without a system call.
+// What a child says without a system call.
 struct Record {
-  std::atomic<uint64_t> at{0};  // index into the jobs
+  std::atomic<uint64_t> at{kIdle};  // index into the jobs
   std::atomic<uint32_t> call{0};
   std::atomic<uint64_t> heartbeat{0};
+};
+
+// What all of them share.
+struct Shared {
+  std::atomic<uint64_t> next{0};    // the first job that nobody has taken
+  std::atomic<bool> paused{false};  // nobody takes one
+  // The first child measures the device while it is alone on it.
+  std::atomic<bool> calibrated{false};
+  RealTimeBounds bounds;
+  Record records[kMostWorkers];
+};
+
+struct Worker {
+  pid_t pid = 0;  // 0: none runs
+  Record* record = nullptr;
+  uint64_t seen = 0;
+  Clock::time_point moved;
+  bool hung = false;
 };
 
 int Complain(const std::string& what) {
@@ -109,6 +135,11 @@ bool Parse(int argc, char** argv, Arguments* a, std::string* why) {
       const int ms = std::atoi(value.c_str());
       if (ms <= 0) return *why = "--stall takes milliseconds above 0", false;
       a->stall = std::chrono::milliseconds(ms);
+    } else if (name == "--jobs") {
+      const int jobs = std::atoi(value.c_str());
+      if (jobs < 1 || jobs > static_cast<int>(kMostWorkers))
+        return *why = "--jobs takes 1 to " + std::to_string(kMostWorkers), false;
+      a->jobs = static_cast<unsigned>(jobs);
     } else if (arg.substr(0, 2) == "--") {
       return *why = "unknown option " + std::string(arg), false;
     } else {
@@ -145,12 +176,12 @@ class Run {
       if (!WriteAll(out_, PrintHead(arguments_.device, arguments_.version))) return kUsage;
     }
     void* shared =
-        mmap(nullptr, sizeof(Record), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return Complain("no memory");
-    record_ = new (shared) Record;
-    while (record_->at.load() < jobs_.size()) {
-      if (const int status = OneChild(); status != 0) return status;
-    }
+    shared_ = new (shared) Shared;
+    workers_.resize(std::min<size_t>(arguments_.jobs, jobs_.size()));
+    for (size_t i = 0; i < workers_.size(); i++) workers_[i].record = &shared_->records[i];
+    if (const int status = RunChildren(); status != 0) return status;
     if (out_ >= 0 && !WriteAll(out_, PrintEnd())) return kUsage;
     return 0;
   }
@@ -179,21 +210,28 @@ class Run {
     if (const qpexam_packaged_control* control = PreloadedControl())
       return std::make_unique<EmulatedSession>(control, arguments_.provider, arguments_.device,
                                                arguments_.version);
+    if (!shared_->calibrated.load()) {
+      shared_->bounds = Calibrate(arguments_.device);
+      shared_->calibrated.store(true);
+    }
     return std::make_unique<VerbsSession>(arguments_.provider, arguments_.device,
-                                          arguments_.version, Calibrate(arguments_.device));
+                                          arguments_.version, shared_->bounds);
   }
 
-  [[noreturn]] void Child() {
+  [[noreturn]] void Child(Record* record) {
     const std::unique_ptr<DeviceSession> session = OpenSession();
+    shared_->calibrated.store(true);
     {
       Executor executor(session.get());
       RunOptions options;
-      options.current_call = &record_->call;
-      options.heartbeat = &record_->heartbeat;
+      options.current_call = &record->call;
+      options.heartbeat = &record->heartbeat;
       Trace trace;
-      for (size_t i = record_->at.load(); i < jobs_.size(); i++) {
+      for (uint64_t i;
+           !shared_->paused.load() && (i = shared_->next.fetch_add(1)) < jobs_.size();) {
         const Job& job = jobs_[i];
-        record_->call.store(0);
+        record->call.store(0);
+        record->at.store(i);
         if (out_ >= 0 && !WriteAll(out_, PrintBegin(job.index))) _exit(kUsage);
         options.cut_at = ~uint32_t{0};
         if (std::optional<LintFinding> cut = FirstUndefined(job.program))
@@ -209,62 +247,121 @@ class Run {
           if (out_ < 0) Complain(job.name + ": " + finding.kind + ": " + finding.what);
         }
         Keep(job, trace, static_cast<uint64_t>(took.count()));
-        record_->at.store(i + 1);
+        record->at.store(kIdle);
       }
     }
     _exit(0);
   }
 
-  // Runs one child to its end; 0: go on.
-  int OneChild() {
+  bool Start(Worker* worker) {
     std::fflush(nullptr);
     const pid_t parent = getpid();
-    const pid_t child = fork();
-    if (child < 0) return Complain(std::string("no process: ") + std::strerror(errno));
-    if (child == 0) {
+    worker->record->at.store(kIdle);
+    worker->hung = false;
+    worker->moved = Clock::now();
+    worker->seen = ~uint64_t{0};
+    worker->pid = fork();
+    if (worker->pid == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(0);
-      Child();
+      Child(worker->record);
     }
-    int status = 0;
-    bool hung = false;
-    uint64_t seen = ~uint64_t{0};
-    Clock::time_point moved = Clock::now();
-    while (waitpid(child, &status, WNOHANG) == 0) {
-      usleep(2000);
-      const uint64_t beat = record_->heartbeat.load() + (record_->at.load() << 32);
-      if (beat != seen) {
-        seen = beat;
-        moved = Clock::now();
-      } else if (!hung && Clock::now() - moved > arguments_.stall) {
-        hung = true;
-        kill(child, SIGKILL);
-        moved = Clock::now();
-      } else if (hung && Clock::now() - moved > kKillGrace) {
-        // It sits in the kernel and cannot be killed: this machine is done for.
-        Fatal("hang in the kernel: the process does not die");
-        return kStuck;
+    return worker->pid > 0;
+  }
+
+  // Runs the jobs to their end; 0: all have run.
+  int RunChildren() {
+    while (true) {
+      if (stuck_ && StuckAreGone()) stuck_ = false;
+      if (stuck_ && Clock::now() - stuck_since_ > kStuckGrace) return kStuck;
+      shared_->paused.store(stuck_);
+      bool busy = stuck_;
+      for (Worker& worker : workers_) {
+        if (worker.pid == 0 && !stuck_ && shared_->next.load() < jobs_.size() && MayStart(worker) &&
+            !Start(&worker))
+          return Complain(std::string("no process: ") + std::strerror(errno));
+        if (worker.pid == 0) continue;
+        busy = true;
+        if (const int status = Look(&worker); status != 0) return status;
       }
+      if (!busy && shared_->next.load() >= jobs_.size()) return 0;
+      usleep(2000);
     }
-    const uint64_t at = record_->at.load();
-    if (WIFEXITED(status) && (WEXITSTATUS(status) == kUsage || WEXITSTATUS(status) == kNoDevice))
-      return WEXITSTATUS(status);
-    if (at >= jobs_.size()) return 0;  // all is recorded
-    if (hung) {
-      Fatal("hang: nothing moved within " + std::to_string(arguments_.stall.count()) + " ms");
-    } else if (WIFSIGNALED(status)) {
-      Fatal(std::string("crash: ") + strsignal(WTERMSIG(status)));
-    } else {
-      Fatal("crash: the process ended by itself with status " +
-            std::to_string(WEXITSTATUS(status)));
+  }
+
+  // The first is alone until it has measured the device.
+  bool MayStart(const Worker& worker) const {
+    return &worker == workers_.data() || shared_->calibrated.load();
+  }
+
+  // Whether a child has ended or hangs; 0: go on.
+  int Look(Worker* worker) {
+    int status = 0;
+    const Record& record = *worker->record;
+    if (waitpid(worker->pid, &status, WNOHANG) != 0) {
+      worker->pid = 0;
+      return Ended(*worker, status);
+    }
+    const uint64_t beat = record.heartbeat.load() + (record.at.load() << 32);
+    if (beat != worker->seen) {
+      worker->seen = beat;
+      worker->moved = Clock::now();
+    } else if (!worker->hung && Clock::now() - worker->moved > arguments_.stall) {
+      worker->hung = true;
+      kill(worker->pid, SIGKILL);
+      worker->moved = Clock::now();
+    } else if (worker->hung && Clock::now() - worker->moved > kKillGrace) {
+      // It sits in the kernel and cannot be killed. The kernel may let it go yet; until then nobody
+      // begins anything, since what is slow beside it may be slow for it.
+      if (record.at.load() == kIdle) return kStuck;
+      if (!stuck_) Fatal(*worker, "hang in the kernel: the process does not die");
+      stuck_ = true;
+      stuck_since_ = Clock::now();
+      stuck_pids_.push_back(worker->pid);
+      worker->pid = 0;
     }
     return 0;
   }
 
-  void Fatal(const std::string& what) {
-    const uint64_t at = record_->at.load();
-    const Job& job = jobs_[at];
-    const uint32_t call = record_->call.load();
+  // What to do about a child that has ended with `status`; 0: go on.
+  int Ended(const Worker& worker, int status) {
+    if (WIFEXITED(status) && (WEXITSTATUS(status) == kUsage || WEXITSTATUS(status) == kNoDevice))
+      return WEXITSTATUS(status);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && worker.record->at.load() == kIdle)
+      return 0;
+    std::string what;
+    if (worker.hung) {
+      what = "hang: nothing moved within " + std::to_string(arguments_.stall.count()) + " ms";
+    } else if (WIFSIGNALED(status)) {
+      what = std::string("crash: ") + strsignal(WTERMSIG(status));
+    } else {
+      what =
+          "crash: the process ended by itself with status " + std::to_string(WEXITSTATUS(status));
+    }
+    if (worker.record->at.load() == kIdle) {
+      if (shared_->next.load() >= jobs_.size()) return 0;  // all is recorded
+      // The device does not open any more: by what ran before, or from the beginning.
+      Complain("outside of any program: " + what);
+      return fatal_ ? kStuck : kNoDevice;
+    }
+    // Beside one that sits in the kernel it is nobody's fault: the sender sees that it has no
+    // trace, and sends it again.
+    if (!stuck_ || !worker.hung) Fatal(worker, what);
+    return 0;
+  }
+
+  // Whether the kernel has let go of all that could not be killed.
+  bool StuckAreGone() {
+    stuck_pids_.erase(std::remove_if(stuck_pids_.begin(), stuck_pids_.end(),
+                                     [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; }),
+                      stuck_pids_.end());
+    return stuck_pids_.empty();
+  }
+
+  // The Program of a child that is gone, or as good as that, ends with this.
+  void Fatal(const Worker& worker, const std::string& what) {
+    const Job& job = jobs_[worker.record->at.load()];
+    const uint32_t call = worker.record->call.load();
     Trace trace;
     trace.provider = arguments_.provider;
     trace.version = arguments_.version;
@@ -274,13 +371,18 @@ class Run {
                      PrintCall(job.program, job.program.calls[call]);
     }
     Keep(job, trace, 0);
-    record_->call.store(0);
-    record_->at.store(at + 1);
+    fatal_ = true;
+    worker.record->at.store(kIdle);
   }
 
   Arguments arguments_;
   std::vector<Job> jobs_;
-  Record* record_ = nullptr;
+  Shared* shared_ = nullptr;
+  std::vector<Worker> workers_;
+  // Processes that could not be killed.
+  std::vector<pid_t> stuck_pids_;
+  bool stuck_ = false, fatal_ = false;
+  Clock::time_point stuck_since_;
   int out_ = -1;
 };
 

@@ -40,9 +40,19 @@ struct MachineEnd {
   std::string log;  // what there is of the tool's messages and the kernel's log
 };
 
+// How the executor is to go about a batch there.
+struct Pace {
+  unsigned jobs = 1;                       // Programs beside each other
+  std::chrono::milliseconds stall{20000};  // a call that takes longer hangs
+};
+
 class Machine {
  public:
   virtual ~Machine() = default;
+  virtual Pace PaceOf(size_t programs) const {
+    (void)programs;
+    return {};
+  }
   // Starts it afresh, runs the tool, ends it.
   virtual MachineEnd Run(const MachineJob& job) const = 0;
   // As DeviceSession::FitDefaults(), where the provider's limits are known beforehand.

@@ -76,7 +76,8 @@ std::string InitComplaint(std::string_view console) {
        at = console.find(kInit, at + 1)) {
     const std::string_view line = LineAt(console, at);
     if (line.find(kRunning) != std::string_view::npos) return "";
-    last = line.substr(line.find(kInit) + kInit.size());
+    const std::string_view word = line.substr(line.find(kInit) + kInit.size());
+    if (word != "up") last = word;
   }
   return last;
 }

@@ -31,8 +31,17 @@ constexpr size_t kMostLog = 16 << 10;
 constexpr auto kLook = std::chrono::milliseconds(50);
 // From QEMU's start to the tool's first line. A warm boot takes 6 s under emulation on two cores.
 constexpr auto kBoot = std::chrono::seconds(180);
+// From QEMU's start to the first line of init, with KVM: it takes two. A KVM that is itself nested
+// in a hypervisor which only pretends to have one may stop in the kernel's first instructions.
+constexpr auto kBootWithKvm = std::chrono::seconds(20);
 // Between the end of the tool and QEMU's.
 constexpr auto kPowerOff = std::chrono::seconds(20);
+
+// Programs beside each other: nearly all of a Program's time is waiting for what never comes, or
+// for the kernel to end a queue pair.
+constexpr size_t kMostJobs = 32, kProgramsAJob = 4;
+// Soft-RoCE's destroy of a queue pair with a window bound on it takes 50 s, and ends.
+constexpr std::chrono::milliseconds kStall{75000};
 
 // Folders where libibverbs looks for providers.
 std::vector<std::string> ProviderFolders() {
@@ -96,10 +105,10 @@ bool Archive(const MachineJob& job, const Kernel& kernel, std::string* archive, 
   return true;
 }
 
-std::vector<std::string> QemuCommand(const Kernel& kernel, const std::string& folder) {
+std::vector<std::string> QemuCommand(const Kernel& kernel, const std::string& folder, bool kvm) {
   const unsigned cpus = std::clamp(std::thread::hardware_concurrency(), 2u, 4u);
   std::vector<std::string> command = {FindProgram("qemu-system-x86_64"), "-machine", "q35"};
-  if (access("/dev/kvm", R_OK | W_OK) == 0) command.insert(command.end(), {"-accel", "kvm"});
+  if (kvm) command.insert(command.end(), {"-accel", "kvm"});
   command.insert(
       command.end(),
       {"-accel",
@@ -165,44 +174,55 @@ std::string Substituted(const std::string& argument) {
   return out;
 }
 
-}  // namespace
+// Where it is noted for which boot of this machine KVM was no use.
+std::string KvmNote() { return CacheFolder() + "/kvm-is-no-use"; }
+std::string BootId() {
+  std::string id;
+  ReadWhole("/proc/sys/kernel/random/boot_id", &id);
+  return id;
+}
 
-MachineEnd Guest::Run(const MachineJob& job) const {
+// QPEXAM_VM_ACCEL=tcg or kvm decides; else what is there and has not failed since this machine
+// booted.
+bool KvmIsUsable() {
+  const char* choice = std::getenv("QPEXAM_VM_ACCEL");
+  if (choice && std::string_view(choice) == "tcg") return false;
+  if (choice && std::string_view(choice) == "kvm") return true;
+  if (access("/dev/kvm", R_OK | W_OK) != 0) return false;
+  std::string failed;
+  return !ReadWhole(KvmNote(), &failed) || failed != BootId();
+}
+
+void RememberUselessKvm() {
+  WriteWhole(KvmNote(), BootId());
+  std::fprintf(stderr, "qpexam: /dev/kvm cannot run a guest here; going on without it\n");
+}
+
+// QEMU's own word that KVM could not go on; it then stands still for ever.
+bool KvmGaveUp(const std::string& folder) {
+  std::string log;
+  ReadWhole(folder + "/qemu", &log);
+  return log.find("KVM internal error") != std::string::npos;
+}
+
+// One boot and its run. With KVM, *kvm_is_useless says that the guest never came to its first line
+// for a fault of KVM: nothing has run then.
+MachineEnd RunQemu(const MachineJob& job, const Kernel& kernel, const std::string& folder, bool kvm,
+                   bool* kvm_is_useless) {
   MachineEnd end;
-  if (end.why = WhyNoGuest(); !end.why.empty()) return end;
-  Kernel kernel;
-  if (!GetKernel(series_, &kernel, &end.why)) return end;
-  TemporaryFolder folder;
-  std::string archive;
-  if (!folder.ok()) {
-    end.why = "no temporary folder can be made; set TMPDIR to one that can be written";
-    return end;
-  }
-  if (!Archive(job, kernel, &archive, &end.why)) return end;
-  std::string command = "/tool\n";
-  for (const std::string& argument : job.arguments) command += Substituted(argument) + "\n";
-  const std::string job_folder = folder.path() + "/job";
-  fs::create_directory(job_folder);
-  if (!WriteWhole(folder.path() + "/initrd", archive) ||
-      !WriteWhole(job_folder + "/command", command) ||
-      !WriteWhole(job_folder + "/input", job.input)) {
-    end.why = "no room in " + folder.path() + "; set TMPDIR to a folder that has some";
-    return end;
-  }
-  archive.clear();
-  archive.shrink_to_fit();
+  const std::string job_folder = folder + "/job";
   ProcessStart start;
-  start.arguments = QemuCommand(kernel, folder.path());
-  start.log = folder.path() + "/qemu";
+  start.arguments = QemuCommand(kernel, folder, kvm);
+  start.log = folder + "/qemu";
   start.when_we_end = SIGKILL;  // no guest outlives us
   const pid_t qemu = StartProcess(start);
   if (qemu < 0) {
     end.why = std::string("QEMU cannot be started: ") + std::strerror(errno);
     return end;
   }
-  Tail results(job_folder + "/results"), console(folder.path() + "/console");
+  Tail results(job_folder + "/results"), console(folder + "/console");
   std::string said;
-  bool running = false, hung = false, stopped = false;
+  bool up = false, running = false, hung = false, stopped = false;
   Clock::time_point moved = Clock::now();
   int status = 0;
   while (true) {
@@ -214,16 +234,26 @@ MachineEnd Guest::Run(const MachineJob& job) const {
     }
     if (const std::string more = console.More(); !more.empty()) {
       said += more;
+      up = up || said.find("qpexam-guest: ") != std::string::npos;
       if (!running && said.find("qpexam-guest: running") != std::string::npos) {
         running = true;
         moved = Clock::now();
       }
     }
+    if (ended && kvm && !up) return *kvm_is_useless = true, end;
     if (ended) break;
     const bool done = access((job_folder + "/status").c_str(), F_OK) == 0;
     const auto limit = done      ? std::chrono::duration_cast<Clock::duration>(kPowerOff)
                        : running ? std::chrono::duration_cast<Clock::duration>(job.stall)
                                  : std::chrono::duration_cast<Clock::duration>(kBoot);
+    const bool gave_up = kvm && KvmGaveUp(folder);
+    if (gave_up || (kvm && !up && Clock::now() - moved > kBootWithKvm)) {
+      *kvm_is_useless = !running;
+      end.why = "KVM gave up; QPEXAM_VM_ACCEL=tcg does without it";
+      kill(qemu, SIGKILL);
+      waitpid(qemu, &status, 0);
+      return end;
+    }
     stopped = job.stop && job.stop->load();
     hung = Clock::now() - moved > limit;
     if (hung || stopped) {
@@ -238,7 +268,7 @@ MachineEnd Guest::Run(const MachineJob& job) const {
   }
   std::string text, out, qemu_log;
   ReadWhole(job_folder + "/stderr", &out);
-  ReadWhole(folder.path() + "/qemu", &qemu_log);
+  ReadWhole(folder + "/qemu", &qemu_log);
   const bool has_status = ReadWhole(job_folder + "/status", &text) && !text.empty();
   const std::string failure = KernelFailure(said);
   end.log = out.substr(out.size() - std::min(out.size(), kMostLog));
@@ -264,6 +294,46 @@ MachineEnd Guest::Run(const MachineJob& job) const {
   }
   if (std::getenv("QPEXAM_VM_CONSOLE")) WriteWhole(std::getenv("QPEXAM_VM_CONSOLE"), said);
   return end;
+}
+
+}  // namespace
+
+remote::Pace Guest::PaceOf(size_t programs) const {
+  const size_t jobs = std::clamp<size_t>(programs / kProgramsAJob, 1, kMostJobs);
+  return {static_cast<unsigned>(jobs), kStall};
+}
+
+MachineEnd Guest::Run(const MachineJob& job) const {
+  MachineEnd end;
+  if (end.why = WhyNoGuest(); !end.why.empty()) return end;
+  Kernel kernel;
+  if (!GetKernel(series_, &kernel, &end.why)) return end;
+  TemporaryFolder folder;
+  std::string archive;
+  if (!folder.ok()) {
+    end.why = "no temporary folder can be made; set TMPDIR to one that can be written";
+    return end;
+  }
+  if (!Archive(job, kernel, &archive, &end.why)) return end;
+  std::string command = "/tool\n";
+  for (const std::string& argument : job.arguments) command += Substituted(argument) + "\n";
+  const std::string job_folder = folder.path() + "/job";
+  fs::create_directory(job_folder);
+  if (!WriteWhole(folder.path() + "/initrd", archive) ||
+      !WriteWhole(job_folder + "/command", command) ||
+      !WriteWhole(job_folder + "/input", job.input)) {
+    end.why = "no room in " + folder.path() + "; set TMPDIR to a folder that has some";
+    return end;
+  }
+  archive.clear();
+  archive.shrink_to_fit();
+  if (KvmIsUsable()) {
+    bool useless = false;
+    end = RunQemu(job, kernel, folder.path(), true, &useless);
+    if (!useless) return end;
+    RememberUselessKvm();
+  }
+  return RunQemu(job, kernel, folder.path(), false, nullptr);
 }
 
 std::string WhyNoGuest() {

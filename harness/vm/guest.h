@@ -14,6 +14,7 @@ class Guest : public remote::Machine {
  public:
   explicit Guest(std::string series) : series_(std::move(series)) {}
   remote::MachineEnd Run(const remote::MachineJob& job) const override;
+  remote::Pace PaceOf(size_t programs) const override;
 
  private:
   std::string series_;

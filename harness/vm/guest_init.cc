@@ -218,6 +218,7 @@ int main() {
     dup2(console, 1);
     dup2(console, 2);
   }
+  std::printf("qpexam-guest: up\n");
   LoadModules();
   Mount("job", kJob, "9p", 0, "trans=virtio,version=9p2000.L,msize=262144,cache=none");
   MakeNetDevice();

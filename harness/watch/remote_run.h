@@ -1,7 +1,8 @@
 // Runs Programs on another machine and judges here what comes back.
 //
 // One start of the machine takes the whole batch. When it dies, the Program that ran is a finding
-// with the machine's log, and the run goes on behind it on a fresh one.
+// with the machine's log, and the run goes on without it on a fresh one. Where several ran beside
+// each other, those run again one by one, which tells the one that it died of.
 #ifndef QPEXAM_HARNESS_WATCH_REMOTE_RUN_H_
 #define QPEXAM_HARNESS_WATCH_REMOTE_RUN_H_
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "harness/execute/executor.h"
@@ -16,10 +17,14 @@ namespace {
 using remote::MachineEnd;
 using remote::MachineJob;
 
-// Runs batches on the reference, and dies of the Program with this number.
+// Runs batches on the reference, and dies of the Program with this number. With several jobs all
+// Programs begin before the first ends, and they end in the order of the last to the first.
 class Scripted : public remote::Machine {
  public:
   size_t dies_of = ~size_t{0};
+  bool dies_alone = true;  // else only of several at a time
+  unsigned jobs = 1;
+  mutable std::vector<std::vector<uint64_t>> sent;
   MachineEnd::Kind how = MachineEnd::kDied;
   mutable int starts = 0;
 
@@ -40,9 +45,17 @@ class Scripted : public remote::Machine {
       return end;
     }
     job.on_results(remote::PrintHead("rxe0", "44.0"));
+    const bool several =
+        std::find(job.arguments.begin(), job.arguments.end(), "--jobs=1") == job.arguments.end();
+    sent.emplace_back();
+    for (const remote::BatchProgram& p : programs) sent.back().push_back(p.index);
+    if (several) {
+      for (const remote::BatchProgram& p : programs) job.on_results(remote::PrintBegin(p.index));
+      std::reverse(programs.begin(), programs.end());
+    }
     for (const remote::BatchProgram& p : programs) {
-      job.on_results(remote::PrintBegin(p.index));
-      if (p.index == dies_of) {
+      if (!several) job.on_results(remote::PrintBegin(p.index));
+      if (p.index == dies_of && (several || dies_alone)) {
         end.kind = MachineEnd::kDied;
         end.why = "the guest kernel died: BUG: something";
         end.log = "BUG: something\nCall Trace:\n";
@@ -56,6 +69,9 @@ class Scripted : public remote::Machine {
     }
     job.on_results(remote::PrintEnd());
     return end;
+  }
+  remote::Pace PaceOf(size_t programs) const override {
+    return {programs > 1 ? jobs : 1, std::chrono::milliseconds(1000)};
   }
 };
 
@@ -114,6 +130,42 @@ TEST_F(RemoteRunTest, StartsNoThirdTimeAfterTheLast) {
   ASSERT_EQ(results_.size(), 3u);
   EXPECT_EQ(begun_.load(), 3u);
   EXPECT_EQ(results_[2].ended, Ended::kCrash);
+}
+
+TEST_F(RemoteRunTest, DeliversInOrderWhatEndsInAnother) {
+  machine_.jobs = 3;
+  EXPECT_EQ(Run(), "");
+  ASSERT_EQ(results_.size(), 3u);
+  for (size_t i = 0; i < results_.size(); i++) EXPECT_EQ(results_[i].index, i);
+  EXPECT_EQ(machine_.starts, 1);
+}
+
+TEST_F(RemoteRunTest, TellsByTryingAloneOfWhichItDied) {
+  machine_.jobs = 3;
+  machine_.dies_of = 1;  // 2 has ended then, 0 and 1 are open
+  EXPECT_EQ(Run(), "");
+  const std::vector<std::vector<uint64_t>> sent = {{0, 1, 2}, {0, 1}};
+  EXPECT_EQ(machine_.sent, sent);
+  ASSERT_EQ(results_.size(), 3u);
+  for (size_t i = 0; i < results_.size(); i++) EXPECT_EQ(results_[i].index, i);
+  EXPECT_EQ(results_[0].ended, Ended::kWell);
+  EXPECT_EQ(results_[1].ended, Ended::kCrash);
+  EXPECT_EQ(results_[1].fatal.find("crash: the guest kernel died"), 0u) << results_[1].fatal;
+  EXPECT_EQ(results_[2].ended, Ended::kWell);
+  EXPECT_EQ(begun_.load(), 3u);
+}
+
+TEST_F(RemoteRunTest, KeepsADeathThatNoneOfThemShowsAlone) {
+  machine_.jobs = 3;
+  machine_.dies_of = 1;
+  machine_.dies_alone = false;
+  EXPECT_EQ(Run(), "");
+  ASSERT_EQ(results_.size(), 3u);
+  EXPECT_EQ(results_[0].ended, Ended::kCrash);
+  EXPECT_EQ(results_[0].fatal.find("beside 1 other programs, and not alone: crash: the guest"), 0u)
+      << results_[0].fatal;
+  EXPECT_EQ(results_[1].ended, Ended::kWell);
+  EXPECT_EQ(results_[2].ended, Ended::kWell);
 }
 
 TEST_F(RemoteRunTest, SaysWhyNothingCameUp) {

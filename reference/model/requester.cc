@@ -5,22 +5,13 @@
 
 #include "reference/model/fabric.h"
 #include "reference/model/faults.h"
+#include "reference/model/timers.h"
 
 namespace qpexam::model {
 namespace {
 
 constexpr uint32_t kMulticastQpn = 0xffffff;
 constexpr uint8_t kRnrInfinite = 7;
-
-// IBA table 45: what min_rnr_timer means, in units of 10 us.
-constexpr uint32_t kRnrTimer10us[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
-                                        16,    24,   32,   48,    64,    96,    128,   192,
-                                        256,   384,  512,  768,   1024,  1536,  2048,  3072,
-                                        4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
-
-uint64_t RnrPeriod(uint8_t timer) { return uint64_t{kRnrTimer10us[timer & 31]} * 10'000; }
-// 4.096 us x 2^timeout.
-uint64_t AckPeriod(uint8_t timeout) { return uint64_t{4096} << (timeout & 31); }
 
 uint64_t MtuBytes(ibv_mtu mtu) { return uint64_t{128} << static_cast<int>(mtu); }
 
