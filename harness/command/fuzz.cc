@@ -344,7 +344,22 @@ class Campaign {
       program = Program();
       textless_++;
     }
+    if (at_once_ && !arguments_.no_known && InvalidatesWindow(program)) {
+      program = Program();
+      avoided_++;
+    }
     return program;
+  }
+
+  // Soft-RoCE's kernel dies of the invalidation of a window that is not bound (WR-MW-012), and all
+  // that runs beside it with it. Whether a window is bound only a run can tell.
+  static bool InvalidatesWindow(const Program& program) {
+    return std::any_of(program.calls.begin(), program.calls.end(), [&](const Call& call) {
+      const ObjectId key = call.rkey.object;
+      const bool invalidates =
+          call.op == model::Operation::kLocalInv || call.op == model::Operation::kSendWithInv;
+      return invalidates && key != kNoObject && program.objects[key].kind == ObjectKind::kMw;
+    });
   }
 
   uint64_t Executed() {
@@ -517,6 +532,9 @@ class Campaign {
     std::string out = fmt::format("{} {}: {} programs in {:.1f} s, {:.0f} a second\n",
                                   provider_.name, provider_.version, executed_, seconds,
                                   seconds > 0 ? static_cast<double>(executed_) / seconds : 0);
+    if (avoided_ > 0)
+      out += fmt::format("  not run, since they may kill the kernel (--no-known runs them): {}\n",
+                         avoided_.load());
     if (textless_ > 0)
       out += fmt::format("  not run, since text cannot say them: {}\n", textless_.load());
     for (const auto& [name, count] : known_) out += fmt::format("  known {}: {}\n", name, count);
@@ -538,7 +556,7 @@ class Campaign {
   std::unique_ptr<ProgramSource> source_;
   std::atomic<bool> stop_{false};
   std::atomic<int> running_{0};
-  std::atomic<uint64_t> known_total_{0}, found_total_{0}, textless_{0};
+  std::atomic<uint64_t> known_total_{0}, found_total_{0}, textless_{0}, avoided_{0};
   std::vector<std::atomic<uint64_t>> begun_;
 
   std::mutex mutex_;  // of what follows

@@ -161,7 +161,8 @@ void Executor::Impl::Release() {
   // QPs are reset before the CQs are emptied: a reset may leave completions there.
   for (ObjectSlot& slot : slots_)
     if (slot.alive && slot.kind == ObjectKind::kQp) DetachAll(&slot);
-  static constexpr ObjectKind kOrder[] = {ObjectKind::kAh,   ObjectKind::kQp,      ObjectKind::kMw,
+  // A window that is still bound holds its QP: soft-RoCE then takes 50 s to destroy that.
+  static constexpr ObjectKind kOrder[] = {ObjectKind::kAh,   ObjectKind::kMw,      ObjectKind::kQp,
                                           ObjectKind::kSrq,  ObjectKind::kMr,      ObjectKind::kCq,
                                           ObjectKind::kXrcd, ObjectKind::kChannel, ObjectKind::kPd,
                                           ObjectKind::kTd,   ObjectKind::kDevice};

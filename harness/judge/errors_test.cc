@@ -185,6 +185,24 @@ end
          }});
 }
 
+TEST(States, ClaimedState) {  // WR-STATE-011
+  Check({"a device may go by the state that the caller claims",
+         R"(qp a rc ops=SEND
+modify a state=INIT
+=> rc=0
+=> state a INIT
+modify a state=RTS cur_state=RTS
+=> rc=0 
+=> state a RTS
+end
+=> state a RTS
+)",
+         {
+             {"modify a state=RTS cur_state=RTS", "modify a state=RTS cur_state=INIT",
+              "WR-STATE-008"},
+         }});
+}
+
 TEST(States, Error) {
   Check({"going to ERR flushes everything",
          R"(@slow

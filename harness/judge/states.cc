@@ -349,6 +349,8 @@ void Judge::Impl::Modify(const Call& call, const Event& event) {
     const bool to_reset = (args.mask & IBV_QP_STATE) && args.attr.qp_state == IBV_QPS_RESET;
     const bool to_error = (args.mask & IBV_QP_STATE) && args.attr.qp_state == IBV_QPS_ERR;
     const bool open_point = to_error && facts.present == IBV_QPS_RESET;
+    // What state a device is in that went by a claim, and with which attributes, nobody can say.
+    if (event.rc == 0 && check.by_claim) return Unfollow(*qp);
     if (event.rc == 0 && open_point) Vary(model::ChoicePoint::kResetToErr, 1);
     if (event.rc == 0 && check.verdict != model::ModifyVerdict::kRefused &&
         (args.mask & (IBV_QP_CAP | IBV_QP_RATE_LIMIT))) {

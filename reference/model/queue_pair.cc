@@ -70,7 +70,7 @@ Status Qp::Modify(const ibv_qp_attr& attr, int mask) {
     fabric_->Report("WR-CRIT-012", "a QP is reset while a region on it is open", number_);
   }
   const ModifyCheck check = CheckModify(init_.type, state_, mask, attr);
-  if (check.verdict == ModifyVerdict::kRefused) {
+  if (check.verdict == ModifyVerdict::kRefused || check.by_claim) {
     const bool let_pass =
         (Faulty(Fault::kIllegalTransitionAccepted) && (mask & IBV_QP_STATE) != 0 &&
          std::string_view(check.clause) == "WR-STATE-008") ||

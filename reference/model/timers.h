@@ -9,8 +9,9 @@ namespace qpexam::model {
 // min_rnr_timer: 0 to 31, of which 0 is the longest (IBA table 45).
 constexpr uint64_t RnrPeriod(uint8_t timer) {
   constexpr uint32_t kTensOfMicroseconds[32] = {
-      65536, 1,   2,   3,    4,    6,    8,    12,   16,   24,   32,    48,    64,    96,    128,   192,
-      256,   384, 512, 768,  1024, 1536, 2048, 3072, 4096, 6144, 8192,  12288, 16384, 24576, 32768, 49152};
+      65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+      48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+      2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
   return uint64_t{kTensOfMicroseconds[timer & 31]} * 10'000;
 }
 

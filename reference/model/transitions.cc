@@ -167,7 +167,9 @@ const Transition* FindTransition(QpType type, ibv_qp_state from, ibv_qp_state to
   return nullptr;
 }
 
-ModifyCheck CheckModify(QpType type, ibv_qp_state present, int attr_mask, const ibv_qp_attr& attr) {
+namespace {
+
+ModifyCheck CheckFrom(QpType type, ibv_qp_state present, int attr_mask, const ibv_qp_attr& attr) {
   const bool names_state = (attr_mask & IBV_QP_STATE) != 0;
   const ibv_qp_state to = names_state ? attr.qp_state : present;
   const Transition* edge = FindTransition(type, present, to);
@@ -217,6 +219,19 @@ ModifyCheck CheckModify(QpType type, ibv_qp_state present, int attr_mask, const 
   // refuse it like every edge that no bring-up needs.
   return {ModifyVerdict::kAllowed, names_state ? "WR-STATE-008" : "WR-STATE-017", "",
           !IsBringUp(present, to)};
+}
+
+}  // namespace
+
+ModifyCheck CheckModify(QpType type, ibv_qp_state present, int attr_mask, const ibv_qp_attr& attr) {
+  const ModifyCheck check = CheckFrom(type, present, attr_mask, attr);
+  const ibv_qp_state claimed = attr.cur_qp_state;
+  if (check.verdict != ModifyVerdict::kRefused || !(attr_mask & IBV_QP_CUR_STATE) ||
+      claimed == present ||
+      CheckFrom(type, claimed, attr_mask, attr).verdict == ModifyVerdict::kRefused)
+    return check;
+  return {ModifyVerdict::kCapabilityDependent, "WR-STATE-011",
+          "cur_qp_state is not the state the QP is in (the caller's error)", true, true};
 }
 
 std::string_view StateName(ibv_qp_state state) {

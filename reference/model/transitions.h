@@ -32,6 +32,9 @@ struct ModifyCheck {
   const char* clause;  // WR-STATE-...
   const char* why;     // for messages
   bool may_refuse;     // a legal edge that a device may refuse all the same
+  // The caller claims by cur_qp_state that the QP is in another state than it is, from where this
+  // would be allowed: a device may go by that ("assume this is the current QP state", M-MOD).
+  bool by_claim = false;
 };
 // Judges state, mask and cur_qp_state; `target` is the present state where IBV_QP_STATE is absent
 // (WR-STATE-017).

@@ -125,6 +125,13 @@ TEST(TransitionsTest, CurState) {  // WR-STATE-011
   const auto other = Check(QpType::kRc, IBV_QPS_RTS, kMask, IBV_QPS_RTS, IBV_QPS_SQD);
   EXPECT_EQ(other.verdict, ModifyVerdict::kCapabilityDependent);
   EXPECT_TRUE(other.may_refuse);
+  // No edge leads from INIT to RTS, but from the claimed RTS.
+  const auto claimed = Check(QpType::kRc, IBV_QPS_INIT, kMask, IBV_QPS_RTS, IBV_QPS_RTS);
+  EXPECT_EQ(claimed.verdict, ModifyVerdict::kCapabilityDependent);
+  EXPECT_TRUE(claimed.by_claim);
+  EXPECT_STREQ(claimed.clause, "WR-STATE-011");
+  EXPECT_EQ(Check(QpType::kRc, IBV_QPS_INIT, kMask, IBV_QPS_RTS, IBV_QPS_INIT).verdict,
+            ModifyVerdict::kRefused);
   // SQE->RTS of RC lists no attribute.
   EXPECT_STREQ(Check(QpType::kRc, IBV_QPS_SQE, kMask, IBV_QPS_RTS, IBV_QPS_SQE).clause,
                "WR-STATE-011");
