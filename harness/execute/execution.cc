@@ -627,6 +627,7 @@ void Executor::Impl::Run(const Program& program, const RunOptions& options, Trac
   spoilt_ = false;
   lints_ = session_->detects_undefined();
   session_->BeginProgram(program.seed);
+  binds_.store(false, std::memory_order_relaxed);
   const uint32_t end =
       static_cast<uint32_t>(std::min<size_t>(program.calls.size(), options.cut_at));
   for (uint32_t index = 0; index < end; index++) {

@@ -119,6 +119,9 @@ class Executor::Impl {
 
   // --- post.cc
   bool Start(const Call& call, Out out);
+  void KeepKey(MwState* mw, const Call& call, uint32_t rkey);
+  void EndBinds(ObjectId qp, bool posted);
+  void ForgetBind(ObjectId qp, uint64_t wr_id);
   bool Build(const Call& call);
   bool Setter(const Call& call, Scratch* scratch);
   bool EndRegion(const Call& call, Out out);
@@ -190,7 +193,8 @@ class Executor::Impl {
   class Threads;
   std::unique_ptr<Threads> threads_;
   bool parallel_ = false;
-  bool lints_ = false;  // the session detects UNDEFINED uses
+  std::atomic<bool> binds_{false};  // some window was bound in this run
+  bool lints_ = false;              // the session detects UNDEFINED uses
   std::mutex record_mutex_;
   // Of the tables of objects, while threads run at once: the Program may make and free objects
   // then.

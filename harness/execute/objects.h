@@ -48,6 +48,16 @@ struct MwState {
   ibv_mw* mw = nullptr;
   uint32_t first_rkey = 0;  // as ibv_alloc_mw() gave it
   uint32_t last_rkey = 0;   // as last seen, kept beyond ibv_dealloc_mw()
+  // The last bind by a work request, whose key the caller sets before the next one (WR-MW-003).
+  enum Bind : uint8_t {
+    kNone,    // no bind, or one that failed: mw->rkey is right
+    kStaged,  // in a region or a list that is not posted yet
+    kPosted,  // nothing says that it failed
+  } bind = kNone;
+  uint32_t bound_rkey = 0;  // the key that it gives
+  uint32_t rkey_before = 0;
+  ObjectId bound_by = kNoObject;
+  uint64_t bound_wr_id = 0;
   uint8_t type = 2;
 };
 

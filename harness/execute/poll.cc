@@ -89,7 +89,7 @@ void Executor::Impl::AddCompletion(CqRef ref, ibv_context* context, const ibv_wc
   seen.status = wc.status;
   seen.vendor_err = wc.status == IBV_WC_SUCCESS ? 0 : wc.vendor_err;
   seen.qp = QpByNumber(context, wc.qp_num);
-  if (wc.status != IBV_WC_SUCCESS) return;
+  if (wc.status != IBV_WC_SUCCESS) return ForgetBind(seen.qp, wc.wr_id);
   seen.opcode = wc.opcode;
   if (HasByteLen(wc.opcode)) seen.byte_len = wc.byte_len;
   seen.wc_flags = wc.wc_flags;

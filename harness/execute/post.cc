@@ -51,6 +51,7 @@ bool Executor::Impl::EndRegion(const Call& call, Out out) {
   slot->qp.region_spoilt = false;
   if (spoilt && call.kind == CallKind::kComplete) {
     ibv_wr_abort(slot->qp.ex);
+    EndBinds(call.object, false);
     return false;
   }
   if (call.kind == CallKind::kAbort) {
@@ -59,7 +60,46 @@ bool Executor::Impl::EndRegion(const Call& call, Out out) {
     out.event->rc = ibv_wr_complete(slot->qp.ex);
     session_->Posted();
   }
+  EndBinds(call.object, call.kind == CallKind::kComplete && out.event->rc == 0);
   return true;
+}
+
+// The caller's part of a bind to `rkey`: mw->rkey is the current key before, and it knows the next.
+void Executor::Impl::KeepKey(MwState* mw, const Call& call, uint32_t rkey) {
+  if (mw->type == 1) return;
+  if (mw->bind != MwState::kStaged)
+    mw->rkey_before = mw->bind == MwState::kPosted ? mw->bound_rkey : mw->mw->rkey;
+  if (mw->bind != MwState::kNone) mw->mw->rkey = mw->bound_rkey;
+  mw->bind = MwState::kStaged;
+  mw->bound_rkey = (mw->mw->rkey & ~0xffu) | (rkey & 0xff);
+  mw->bound_by = call.object;
+  mw->bound_wr_id = call.wr_id;
+  binds_.store(true, std::memory_order_relaxed);
+}
+
+// A QP's region or list was posted, or not. Of binds on several threads nobody can say in what
+// order they are executed: there the keys stay as they were last assigned.
+void Executor::Impl::EndBinds(ObjectId qp, bool posted) {
+  if (parallel_ || !binds_.load(std::memory_order_relaxed)) return;
+  for (const ObjectId made : made_) {
+    MwState& mw = slots_[made].mw;
+    if (slots_[made].kind != ObjectKind::kMw || !slots_[made].alive ||
+        mw.bind != MwState::kStaged || mw.bound_by != qp)
+      continue;
+    mw.bind = posted ? MwState::kPosted : MwState::kNone;
+    if (!posted) mw.mw->rkey = mw.rkey_before;
+  }
+}
+
+// A request of the QP with this wr_id failed.
+void Executor::Impl::ForgetBind(ObjectId qp, uint64_t wr_id) {
+  if (parallel_ || !binds_.load(std::memory_order_relaxed)) return;
+  for (const ObjectId made : made_) {
+    MwState& mw = slots_[made].mw;
+    if (slots_[made].kind == ObjectKind::kMw && mw.bind == MwState::kPosted && mw.bound_by == qp &&
+        mw.bound_wr_id == wr_id)
+      mw.bind = MwState::kNone;
+  }
 }
 
 bool Executor::Impl::Build(const Call& call) {
@@ -116,6 +156,7 @@ bool Executor::Impl::Build(const Call& call) {
       bind.addr = remote;
       bind.length = call.len;
       bind.mw_access_flags = static_cast<unsigned>(call.access);
+      KeepKey(&mw->mw, call, rkey);
       ibv_wr_bind_mw(qp, mw->mw.mw, rkey, &bind);
       return true;
     }
@@ -268,6 +309,7 @@ bool Executor::Impl::FillSendWr(const Call& call, Scratch* scratch, ibv_send_wr*
       ObjectSlot* mr = Alive(call.mr, ObjectKind::kMr);
       if (!mw || !mr || !RemoteKey(call.rkey, &rkey) || !WireAddress(call.addr, &remote))
         return false;
+      KeepKey(&mw->mw, call, rkey);
       wr->bind_mw.mw = mw->mw.mw;
       wr->bind_mw.rkey = rkey;
       wr->bind_mw.bind_info.mr = mr->mr.mr;
@@ -326,7 +368,10 @@ bool Executor::Impl::PostSend(const Call& call, uint32_t index, Scratch* scratch
   }
   if (goes_on) return true;
   ObjectSlot* slot = Alive(call.object, ObjectKind::kQp);
-  if (!slot || !scratch->list_whole) return false;
+  if (!slot || !scratch->list_whole) {
+    EndBinds(call.object, false);
+    return false;
+  }
   std::vector<ibv_send_wr>& wrs = scratch->send_wrs;
   for (size_t i = 0; i < wrs.size(); i++) {
     wrs[i].sg_list = scratch->sges.data() + scratch->first_sge[i];
@@ -335,6 +380,7 @@ bool Executor::Impl::PostSend(const Call& call, uint32_t index, Scratch* scratch
   ibv_send_wr* bad = nullptr;
   out.event->rc = ibv_post_send(slot->qp.qp, wrs.data(), &bad);
   session_->Posted();
+  EndBinds(call.object, out.event->rc == 0);
   if (out.event->rc != 0 && bad) out.event->count = static_cast<uint32_t>(bad - wrs.data());
   return true;
 }

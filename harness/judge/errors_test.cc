@@ -83,6 +83,30 @@ TEST(Errors, Receiver) {
         "WR-RESP-008");
   Fails("receive with a bad key", "@rc\nrecv b wr_id=9 sge=dst+0:16@dst^0x100\n", send, "SEND",
         "REM_OP_ERR", "WR-RESP-009");
+  const std::string receive =
+      "@rc\nrecv b wr_id=9 sge=dst+240:17\nstart a\nsend a wr_id=1 flags=SIGNALED\n";
+  const std::string good =
+      "set_sge a addr=src+0 len=16\ncomplete a\npoll a.send\n=> wc a 1 SUCCESS SEND\n"
+      "poll b.recv\n=> wc b 9 SUCCESS RECV len=16\n=> mem dst 240 5a*16\nsettle\n=> state a "
+      "RTS\n=> state b RTS\n";
+  const std::string bad =
+      "set_sge a addr=src+0 len=17\ncomplete a\npoll a.send\n=> wc a 1 SUCCESS SEND\n"
+      "poll b.recv\n=> wc b 9 SUCCESS RECV len=17\n=> mem dst 240 5a*16\nsettle\n=> state a "
+      "RTS\n=> state b RTS\n";
+  const std::string refused =
+      "set_sge a addr=src+0 len=16\ncomplete a\npoll a.send\n=> wc a 1 REM_OP_ERR\n"
+      "poll b.recv\n=> wc b 9 LOC_PROT_ERR\nsettle\n=> state a ERR\n=> state b ERR\n";
+  Check({"a receive that ends behind its region may take what fits",
+         receive + good + "end\n",
+         {{good, bad, "WR-RESP-009"}}});
+  Check({"... or be refused whole",
+         receive + refused + "end\n",
+         {{"=> wc b 9", "=> wc b 8", "WR-COMP-015"}}});
+  Check({"an atomic with four bytes of buffer may fail",
+         "@rc\nstart a\natomic_fetch_add a wr_id=1 flags=SIGNALED addr=dst+0 add=1\n"
+         "set_sge a addr=src+0 len=4\ncomplete a\nsettle\n=> state a ERR\n=> state b RTS\n"
+         "poll a.send\n=> wc a 1 LOC_LEN_ERR\nend\n",
+         {{"=> wc a 1 LOC_LEN_ERR", "=> wc a 7 LOC_LEN_ERR", "WR-SAMPLE-005"}}});
   Check({"the receiver's side of a short receive",
          "@rc\nrecv b wr_id=9 sge=dst+0:15\nstart a\n" + send +
              "complete a\npoll a.send\n=> wc a 1 REM_INV_REQ_ERR\npoll b.recv\n=> wc b 9 "

@@ -164,6 +164,7 @@ class Judge::Impl {
   bool Inside(const MrState& mr, ObjectId key, MemRef addr, uint64_t len, bool placed,
               uint64_t start, bool* unsure) const;
   LocalPlace PlaceLocal(KeyRef key, MemRef addr, uint64_t len, Index pd, bool write) const;
+  uint64_t GoodBytes(const Sge& e, Index pd) const;
   void AddSge(KeyRef key, MemRef addr, uint64_t length) {
     Sge& sge = sges_.emplace_back();
     sge.key = key;

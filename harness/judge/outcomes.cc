@@ -299,8 +299,8 @@ ReceiveFact Judge::Impl::ReceiveFactOf(const Request& r, QpState* peer, LocalFau
     if (receive.length < need) return ReceiveFact::kTooShort;
     if (receive.fault) {
       *fault = receive.local;
-      // A fault in an element beyond the message need not be found.
-      if (receive.sge_count > 1 || need == 0) *open = true;
+      // A fault in an element beyond the message, or behind its last byte, need not be found.
+      if (receive.sge_count > 1 || need <= receive.good) *open = true;
       return ReceiveFact::kBadBuffer;
     }
     return ReceiveFact::kReady;
@@ -507,6 +507,8 @@ RequestFacts Judge::Impl::FactsOf(const Request& r, bool* open) {
     f.remote = place.fault;
     if (place.unsure || ChangedSinceBuilt(r.rkey, r)) *open = true;
   }
+  // WR-DATA-014: it may be executed as far as its buffer goes, or fail.
+  if (info.data == model::DataRule::kOneSgeOf8 && (r.length != 8 || r.sge_count != 1)) *open = true;
   if (r.op == Operation::kRdmaRead || r.op == Operation::kAtomicCmpAndSwp ||
       r.op == Operation::kAtomicFetchAndAdd || r.op == Operation::kAtomicWrite ||
       r.op == Operation::kFlush) {

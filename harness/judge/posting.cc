@@ -748,6 +748,17 @@ void Judge::Impl::PostReceive(const Call& call, const Event& event, bool srq) {
   EndPostReceive(list, event);
 }
 
+// Of an element that ends behind its region: how many of its bytes lie in it.
+uint64_t Judge::Impl::GoodBytes(const Sge& e, Index pd) const {
+  uint64_t good = 0, bad = e.length;
+  while (bad - good > 1) {
+    const uint64_t middle = good + (bad - good) / 2;
+    const bool fits = PlaceLocal(e.key, e.addr, middle, pd, true).fault == LocalFault::kNone;
+    (fits ? good : bad) = middle;
+  }
+  return good;
+}
+
 void Judge::Impl::EndPostReceive(List& pending, const Event& event) {
   const ObjectId of = pending.of;
   pending.of = kNoObject;
@@ -780,12 +791,14 @@ void Judge::Impl::EndPostReceive(List& pending, const Event& event) {
       Sge& e = sges_[r.first_sge + s];
       const LocalPlace place = PlaceLocal(e.key, e.addr, e.length, pd, true);
       e.within = place.placed;
-      e.placed = place.placed && place.fault == LocalFault::kNone;
       e.block = place.block;
       e.offset = place.offset;
+      const uint64_t good = place.fault == LocalFault::kOutOfRange ? GoodBytes(e, pd) : 0;
+      e.placed = place.placed && (place.fault == LocalFault::kNone || good > 0);
       if (place.fault != LocalFault::kNone && !r.fault) {
         r.fault = true;
         r.local = place.fault;
+        r.good = good;
       }
       if (place.unsure) r.unsure = true;
     }

@@ -415,7 +415,7 @@ void Judge::Impl::ReceiveCompletion(QpState& qp, const SeenCompletion& wc) {
              NameOf(*message) + " was received into a buffer that is too short",
              {"an error completion, or none"}, "SUCCESS");
     } else if (receive->fault && !receive->unsure && receive->sge_count == 1 &&
-               message->op != Operation::kRdmaWriteWithImm && message->length > 0) {
+               message->op != Operation::kRdmaWriteWithImm && need > receive->good) {
       Report("WR-RESP-009", NameOf(*message) + " was received into a buffer with a bad key",
              {"an error completion"}, "SUCCESS");
     }

@@ -114,6 +114,7 @@ struct Receive {
   bool alike = false;  // it may be another one with its id that was taken
   model::LocalFault local = model::LocalFault::kNone;
   uint64_t length = 0;
+  uint64_t good = 0;  // of one bad element: so many bytes lie in its region
   Clock posted = 0;
 };
 
