@@ -52,9 +52,9 @@ SuiteEnd RunSuitesOnMachine(const SuiteOptions& options, SuiteRun* run, std::str
                      "--effort=" + options.effort,
                      "--test_seconds=" + std::to_string(seconds),
                      "--announce",
-                     "--unsafe",
                      "--gtest_color=no",
                      "--gtest_brief=1"};
+    if (options.unsafe || options.machine->expendable()) job.arguments.push_back("--unsafe");
     const std::string filter = FilterWithout(options.filter, run->tests);
     if (!filter.empty()) job.arguments.push_back("--gtest_filter=" + filter);
     if (options.strict) job.arguments.push_back("--strict");

@@ -1,81 +1,87 @@
-// `device:NAME`: an RDMA device of this machine, through its own kernel. Opened only when named.
-#include <cerrno>
+// `device:NAME`: an RDMA device of this machine, through its own kernel and its own libibverbs.
+// Opened only when named, and in processes of their own.
+#include <dirent.h>
+
 #include <cstring>
+#include <fstream>
 
 #include "harness/devices/provider_family.h"
-#include "harness/execute/real_time.h"
-#include "third_party/rdma_core/seam/registered.h"
+#include "harness/remote/process_machine.h"
+#include "harness/vm/subprocess.h"
 
 namespace qpexam {
 namespace {
 
-class RealDeviceSession : public RealTimeSession {
+constexpr char kDevices[] = "/sys/class/infiniband";
+
+class ThisMachine : public remote::Machine {
  public:
-  RealDeviceSession(std::string name, std::string device, std::string version)
-      : RealTimeSession({}),
-        name_(std::move(name)),
-        device_(std::move(device)),
-        version_(std::move(version)) {}
+  explicit ThisMachine(std::string device) : device_(std::move(device)) {}
 
-  const std::string& provider() const override { return name_; }
-  const std::string& version() const override { return version_; }
-
-  ibv_context* Open(unsigned) override { return OpenByName(device_); }
-
-  static ibv_context* OpenByName(const std::string& name) {
-    int count = 0;
-    ibv_device** list = ibv_get_device_list(&count);
-    if (!list) return nullptr;
-    ibv_context* context = nullptr;
-    for (int i = 0; i < count && !context; i++)
-      if (!IsRegistered(list[i]) && name == ibv_get_device_name(list[i]))
-        context = ibv_open_device(list[i]);
-    if (!context && errno == 0) errno = ENODEV;
-    ibv_free_device_list(list);
-    return context;
+  remote::MachineEnd Run(const remote::MachineJob& job) const override {
+    remote::MachineEnd end;
+    const vm::TemporaryFolder folder;
+    if (!folder.ok()) {
+      end.why = "no temporary folder can be made; set TMPDIR to one that can be written";
+      return end;
+    }
+    remote::MachineJob here = job;
+    // Whatever library is preloaded, this is a device whose time is the machine's.
+    if (job.tool == remote::MachineJob::Tool::kExecutor) here.arguments.push_back("--real_time");
+    remote::ProcessJob place;
+    place.folder = folder.path();
+    place.device = device_;
+    return remote::RunAsProcess(here, place);
   }
+  // It is somebody's.
+  bool expendable() const override { return false; }
 
  private:
-  std::string name_, device_, version_;
+  std::string device_;
 };
+
+// Of a file of one line.
+std::string LineOf(const std::string& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  // It is a word of other lines.
+  for (char& c : line)
+    if (c <= ' ' || c > '~') c = '-';
+  return line;
+}
 
 class DeviceFamily : public ProviderFamily {
  public:
   std::string_view family() const override { return "device"; }
 
+  // As the kernel lists them: nothing is opened, and it is seen without libibverbs.
   std::vector<ProviderInfo> List() const override {
     std::vector<ProviderInfo> all;
-    int count = 0;
-    ibv_device** list = ibv_get_device_list(&count);
-    if (!list) return all;
-    for (int i = 0; i < count; i++) {
-      if (IsRegistered(list[i])) continue;
+    DIR* folder = opendir(kDevices);
+    if (!folder) return all;
+    while (const dirent* entry = readdir(folder)) {
+      const std::string name = entry->d_name;
+      if (name[0] == '.') continue;
       ProviderInfo info;
-      info.name = std::string("device:") + ibv_get_device_name(list[i]);
+      info.name = "device:" + name;
+      info.version = LineOf(std::string(kDevices) + "/" + name + "/fw_ver");
       info.about = "a device of this machine; opened only when named";
       info.kind = ProviderKind::kDevice;
-      info.efa = std::strncmp(ibv_get_device_name(list[i]), "efa", 3) == 0;
+      info.efa = name.rfind("efa", 0) == 0;
       all.push_back(std::move(info));
     }
-    ibv_free_device_list(list);
+    closedir(folder);
     return all;
   }
 
   std::unique_ptr<DeviceSession> Open(const ProviderInfo& info, std::string* why) const override {
-    const std::string device = info.name.substr(info.name.find(':') + 1);
-    errno = 0;
-    ibv_context* context = RealDeviceSession::OpenByName(device);
-    if (!context) {
-      *why = device + " cannot be opened: " + std::strerror(errno) +
-             "; is /dev/infiniband readable for this user?";
-      return nullptr;
-    }
-    ibv_device_attr attr;
-    std::memset(&attr, 0, sizeof attr);
-    std::string version = "unknown";
-    if (ibv_query_device(context, &attr) == 0 && attr.fw_ver[0]) version = attr.fw_ver;
-    ibv_close_device(context);
-    return std::make_unique<RealDeviceSession>(info.name, device, version);
+    *why = info.name + " runs in a process of its own, and cannot be opened here";
+    return nullptr;
+  }
+
+  std::unique_ptr<remote::Machine> MachineOf(const ProviderInfo& info) const override {
+    return std::make_unique<ThisMachine>(info.name.substr(info.name.find(':') + 1));
   }
 };
 

@@ -34,6 +34,7 @@ void RealTimeSession::Modified(const ibv_qp_attr& attr, int mask) {
 
 nanoseconds RealTimeSession::patience() const {
   nanoseconds longest{0};
+  if (!bounds_.patient) return longest;
   if (timeout_ > 0)
     longest += nanoseconds(4 * model::AckPeriod(static_cast<uint8_t>(timeout_))) * (retry_cnt_ + 1);
   if (min_rnr_timer_ > 0)

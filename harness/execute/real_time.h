@@ -15,6 +15,8 @@ struct RealTimeBounds {
   std::chrono::milliseconds wait{2000};
   // After this long without a call a device counts as at rest.
   std::chrono::milliseconds quiet{50};
+  // Whether it also waits as long as the requests of a Program may be tried.
+  bool patient = true;
 };
 
 // The waiting half of a session on a device whose time is the machine's.

@@ -10,7 +10,8 @@ using std::chrono::milliseconds;
 
 class Session : public RealTimeSession {
  public:
-  Session() : RealTimeSession({milliseconds(1), milliseconds(1)}) {}
+  explicit Session(bool patient = true)
+      : RealTimeSession({milliseconds(1), milliseconds(1), patient}) {}
   const std::string& provider() const override { return name_; }
   const std::string& version() const override { return name_; }
   ibv_context* Open(unsigned) override { return nullptr; }
@@ -42,6 +43,10 @@ TEST(RealTime, IsPatientForAllTriesOfARequest) {
   EXPECT_EQ(session.patience().count(), 4'194'304 * 16 + 2 * 10'000);
   session.BeginProgram(1);
   EXPECT_EQ(session.patience().count(), 0);
+  // What measures the device waits for nothing else.
+  Session measuring(false);
+  measuring.Modified(Timers(10, 3, 1, 1), kAll);
+  EXPECT_EQ(measuring.patience().count(), 0);
 }
 
 TEST(RealTime, HasNoEndAndNoTimeoutInBounds) {

@@ -1,26 +1,21 @@
 #include "harness/packaged/launch.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <set>
-#include <sstream>
-#include <thread>
 
 #include "harness/hosted/fit_defaults.h"
 #include "harness/packaged/environment.h"
 #include "harness/packaged/place.h"
 #include "harness/process/process.h"
-#include "harness/remote/our_program.h"
-#include "harness/vm/subprocess.h"
+#include "harness/remote/process_machine.h"
 
 namespace qpexam::packaged {
 namespace {
@@ -28,12 +23,7 @@ namespace {
 using remote::MachineEnd;
 using remote::MachineJob;
 
-constexpr auto kLook = std::chrono::milliseconds(5);
-constexpr size_t kMostLog = 16 << 10;
 constexpr int kNotFound = 127, kNotExecutable = 126;
-
-constexpr char kNotBuilt[] =
-    "the programs that run over the installed libibverbs were not built; ./qpexam builds them";
 
 // In the child: never returns.
 [[noreturn]] void Become(const std::vector<std::string>& command,
@@ -97,24 +87,6 @@ std::vector<std::string> LinesOnce(const std::string& file) {
   return lines;
 }
 
-std::string Substituted(const std::string& argument, const std::string& folder,
-                        const std::string& device) {
-  std::string out = argument;
-  for (const auto& [word, real] : {std::pair<std::string, std::string>{"@input", folder + "/input"},
-                                   {"@results", folder + "/results"},
-                                   {"@device", device}}) {
-    const size_t at = out.find(word);
-    if (at != std::string::npos) out.replace(at, word.size(), real);
-  }
-  return out;
-}
-
-std::string Tail(const std::string& file) {
-  std::string text;
-  vm::ReadWhole(file, &text);
-  return text.substr(text.size() - std::min(text.size(), kMostLog));
-}
-
 }  // namespace
 
 const hosted::HostedKind* KindOf(const std::string& name) {
@@ -128,7 +100,7 @@ const hosted::HostedKind* KindOf(const std::string& name) {
 CommandEnd RunCommand(const hosted::HostedKind& kind, const std::vector<std::string>& command) {
   CommandEnd end;
   const std::string preload = PreloadLibrary();
-  if (preload.empty()) return end.why = kNotBuilt, end;
+  if (preload.empty()) return end.why = remote::kToolsNotBuilt, end;
   const DeviceFolder folder(kind.make_model()->traits());
   if (!folder.ok()) {
     end.why = "no temporary folder can be made; set TMPDIR to one that can be written";
@@ -164,69 +136,17 @@ void PackagedMachine::FitDefaults(Program* program) const {
 MachineEnd PackagedMachine::Run(const MachineJob& job) const {
   MachineEnd end;
   const std::string preload = PreloadLibrary();
-  const std::string tool =
-      job.tool == MachineJob::Tool::kSuites ? remote::SuitesProgram() : remote::ExecutorProgram();
-  if (preload.empty() || tool.empty()) return end.why = kNotBuilt, end;
+  if (preload.empty()) return end.why = remote::kToolsNotBuilt, end;
   const DeviceFolder folder(kind_.make_model()->traits());
-  if (!folder.ok() || !vm::WriteWhole(folder.path() + "/input", job.input)) {
+  if (!folder.ok()) {
     end.why = "no room for temporary files; set TMPDIR to a folder that has some";
     return end;
   }
-  std::vector<std::string> command = {tool};
-  for (const std::string& argument : job.arguments)
-    command.push_back(Substituted(argument, folder.path(), folder.device()));
-  const std::vector<std::string> environment =
-      Environment(kind_.name, folder, preload, folder.path() + "/findings");
-  const std::string output = folder.path() + "/output", results = folder.path() + "/results";
-  ProcessStart start;
-  start.arguments = command;
-  start.environment = environment;
-  start.log = output;
-  start.when_we_end = SIGKILL;
-  const pid_t child = StartProcess(start);
-  if (child < 0) return end.why = std::string("no process: ") + std::strerror(errno), end;
-  int status = 0, fd = -1;
-  bool ended = false, hung = false, stopped = false;
-  auto moved = std::chrono::steady_clock::now();
-  std::string bytes(1 << 16, '\0');
-  while (!ended) {
-    ended = waitpid(child, &status, WNOHANG) != 0;
-    if (fd < 0) fd = open(results.c_str(), O_RDONLY | O_CLOEXEC);
-    bool more = false;
-    for (ssize_t n; fd >= 0 && (n = read(fd, bytes.data(), bytes.size())) > 0; more = true)
-      if (job.on_results) job.on_results({bytes.data(), static_cast<size_t>(n)});
-    if (ended) break;
-    const auto now = std::chrono::steady_clock::now();
-    if (more) {
-      moved = now;
-      continue;
-    }
-    stopped = job.stop != nullptr && job.stop->load();
-    hung = now - moved > job.stall;
-    if (stopped || hung) {
-      kill(-child, SIGKILL);
-      kill(child, SIGKILL);
-      waitpid(child, &status, 0);
-      ended = true;
-    } else {
-      std::this_thread::sleep_for(kLook);
-    }
-  }
-  if (fd >= 0) close(fd);
-  end.log = Tail(output);
-  if (stopped) {
-    end.kind = MachineEnd::kStopped;
-  } else if (hung) {
-    end.kind = MachineEnd::kDied;
-    end.why = "the process hangs: nothing moved within " + std::to_string(job.stall.count()) + " s";
-  } else if (WIFSIGNALED(status)) {
-    end.kind = MachineEnd::kDied;
-    end.why = std::string("the process died: ") + strsignal(WTERMSIG(status));
-  } else {
-    end.kind = MachineEnd::kEnded;
-    end.status = WEXITSTATUS(status);
-  }
-  return end;
+  remote::ProcessJob place;
+  place.folder = folder.path();
+  place.device = folder.device();
+  place.environment = Environment(kind_.name, folder, preload, folder.path() + "/findings");
+  return remote::RunAsProcess(job, place);
 }
 
 }  // namespace qpexam::packaged

@@ -54,6 +54,15 @@ def findings(file):
 assert findings("a.json") and findings("a.json") == findings("b.json")
 END
 
+# --- a device of this machine: here the emulated one stands in, in real time and by the installed libibverbs ---
+in_sight() { "$qpexam" exec --provider=packaged:"$1" -- "$qpexam" "${@:2}"; }
+expect 0 '^device:mlx5_0 +' in_sight mlx5 providers
+expect 0 'conforms|variation' in_sight mlx5 run --provider=device:mlx5_0 "$corpus"/seeds/01-manual-example.qpx
+expect 0 '^device:mlx5_0' in_sight mlx5 check --provider=device:mlx5_0 --filter=manual
+expect 1 '^violation WR-SGE-001' in_sight rxe run --provider=device:rxe0 "$corpus"/regressions/rxe-sge-list-length.qpx
+expect 0 'ibv_wr_start|MIX' in_sight mlx5 conform --provider=device:mlx5_0 --group=MIX
+expect 3 'did you mean device:rxe0' in_sight rxe run --provider=device:rxe1 "$corpus"/seeds/01-manual-example.qpx
+
 # --- what the document shows, for its status; Python's tests are .ci/pyverbs' ---
 ran=0
 while read -r line; do

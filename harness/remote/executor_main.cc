@@ -55,7 +55,7 @@ struct Arguments {
   std::vector<std::string> files;
   std::chrono::milliseconds stall{20000};
   unsigned jobs = 1;
-  bool list = false;
+  bool list = false, real_time = false;
 };
 
 struct Job {
@@ -119,6 +119,8 @@ bool Parse(int argc, char** argv, Arguments* a, std::string* why) {
     const std::string value(equals == arg.npos ? "" : arg.substr(equals + 1));
     if (name == "--list") {
       a->list = true;
+    } else if (name == "--real_time") {
+      a->real_time = true;
     } else if (name == "--device") {
       a->device = value;
     } else if (name == "--provider") {
@@ -207,7 +209,8 @@ class Run {
 
   // In the machine's time, or in that of a device which the preloaded library emulates.
   std::unique_ptr<DeviceSession> OpenSession() const {
-    if (const qpexam_packaged_control* control = PreloadedControl())
+    const qpexam_packaged_control* control = arguments_.real_time ? nullptr : PreloadedControl();
+    if (control)
       return std::make_unique<EmulatedSession>(control, arguments_.provider, arguments_.device,
                                                arguments_.version);
     if (!shared_->calibrated.load()) {

@@ -53,6 +53,8 @@ class Machine {
     (void)programs;
     return {};
   }
+  // Whether it may be broken: else what is dangerous runs only where it is asked for.
+  virtual bool expendable() const { return true; }
   // Starts it afresh, runs the tool, ends it.
   virtual MachineEnd Run(const MachineJob& job) const = 0;
   // As DeviceSession::FitDefaults(), where the provider's limits are known beforehand.

@@ -73,7 +73,7 @@ RealTimeBounds Calibrate(const std::string& device) {
   RealTimeBounds bounds;
   const ParseResult program = ParseProgram(kRoundTrips, "calibration");
   if (!program.ok) return bounds;
-  RealTimeBounds quick{milliseconds(2000), milliseconds(0)};
+  const RealTimeBounds quick{milliseconds(2000), milliseconds(0), false};
   VerbsSession session("", device, "", quick);
   Executor executor(&session);
   RunOptions options;

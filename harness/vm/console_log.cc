@@ -5,18 +5,14 @@
 namespace qpexam::vm {
 namespace {
 
-constexpr std::string_view kMarks[] = {
-    "BUG: ",
-    "Oops: ",
-    "general protection fault",
-    "Kernel panic",
-    "kernel BUG at",
-    "watchdog: BUG",
-    "INFO: task ",
-    "rcu: INFO: rcu_",
-    "refcount_t: ",
-    "WARNING: CPU",
-    "Out of memory: Killed",
+// What a kernel dies of, and what it goes on behind: of that it did not die while there is any of
+// the former.
+constexpr std::string_view kDeaths[] = {
+    "BUG: ", "Oops: ", "general protection fault", "Kernel panic", "kernel BUG at",
+};
+constexpr std::string_view kComplaints[] = {
+    "watchdog: BUG", "INFO: task ",  "rcu: INFO: rcu_",
+    "refcount_t: ",  "WARNING: CPU", "Out of memory: Killed",
 };
 constexpr std::string_view kInit = "qpexam-guest: ";
 constexpr std::string_view kRunning = "qpexam-guest: running";
@@ -43,7 +39,9 @@ std::string_view WithoutTime(std::string_view line) {
 
 size_t FirstMark(std::string_view console) {
   size_t first = std::string_view::npos;
-  for (std::string_view mark : kMarks) first = std::min(first, console.find(mark));
+  for (std::string_view mark : kDeaths) first = std::min(first, console.find(mark));
+  if (first != std::string_view::npos) return first;
+  for (std::string_view mark : kComplaints) first = std::min(first, console.find(mark));
   return first;
 }
 

@@ -77,7 +77,15 @@ TEST(ConsoleLog, TellsWhatKilledTheKernel) {
   EXPECT_EQ(KernelReport("abcdef", 3), "def");
 }
 
+TEST(ConsoleLog, DoesNotTakeAWarningForTheDeath) {
+  const std::string warning = "[    1.0] WARNING: CPU: 0 PID: 9 at drivers/x.c:255 f+0x1/0x2\n";
+  EXPECT_EQ(KernelFailure(warning + "[    2.0] BUG: kernel NULL pointer dereference\n"),
+            "BUG: kernel NULL pointer dereference");
+  EXPECT_EQ(KernelFailure(warning), "WARNING: CPU: 0 PID: 9 at drivers/x.c:255 f+0x1/0x2");
+}
+
 TEST(ConsoleLog, KnowsWhetherTheJobBegan) {
+  EXPECT_EQ(InitComplaint("qpexam-guest: up\n"), "");
   EXPECT_EQ(InitComplaint(kOops), "");
   EXPECT_EQ(InitComplaint("x\nqpexam-guest: no address: Invalid argument\r\n"),
             "no address: Invalid argument");
